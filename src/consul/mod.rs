@@ -1,0 +1,55 @@
+//! Consul's HTTP API: blocking queries by the book, consistency, tokens, namespaces.
+
+/// How to reach Consul.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `host:port`, or `unix:///path`.
+    pub addr: String,
+    /// `http` or `https`.
+    pub scheme: String,
+    /// Below which path the API lives; usually empty.
+    pub path_prefix: String,
+    pub token: Token,
+    pub namespace: Option<String>,
+    pub partition: Option<String>,
+    pub consistency: Consistency,
+    pub tls: Tls,
+}
+
+/// Sent as `X-Consul-Token`. Never part of a URL or a log.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum Token {
+    #[default]
+    None,
+    Value(String),
+    /// Read again when it changes.
+    File(std::path::PathBuf),
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Token::None => "None",
+            Token::Value(_) => "Value(..)",
+            Token::File(_) => "File(..)",
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consistency {
+    Default,
+    #[default]
+    Consistent,
+    Stale,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    pub key_file: Option<String>,
+    pub cert_file: Option<String>,
+    pub ca_file: Option<String>,
+    pub ca_path: Option<String>,
+    pub server_name: Option<String>,
+    pub insecure_skip_verify: bool,
+}

@@ -1,0 +1,92 @@
+//! Where routes come from, and the one funnel that builds and publishes tables.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::route::{Settings, Table};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub backend: Backend,
+    /// Give up at start after this long without an answer of the backend.
+    pub timeout: Duration,
+    /// Pause between attempts at start.
+    pub retry: Duration,
+    pub settings: Settings,
+    pub log: RoutesLog,
+}
+
+/// `log.routes.format`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RoutesLog {
+    #[default]
+    Delta,
+    All,
+    Detail,
+    /// New: nothing.
+    Off,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Backend {
+    Consul(Box<ConsulConfig>),
+    Static { routes: String, page: String },
+    File { path: PathBuf, page: Option<PathBuf> },
+    Custom(CustomConfig),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConsulConfig {
+    pub client: crate::consul::Config,
+    /// Without its leading slash.
+    pub kv_path: String,
+    /// Without its leading slash.
+    pub page_path: String,
+    pub tag_prefix: String,
+    /// Check states that count as good.
+    pub service_status: Vec<String>,
+    /// All checks of an instance must be good (`checksRequired=all`), not just one.
+    pub checks_all: bool,
+    /// Queries for services under way at once.
+    pub service_monitors: usize,
+    /// 0: blocking queries.
+    pub poll_interval: Duration,
+    /// `None`: do not register ourselves. Aliases are registered regardless, by the other fields of `announce`.
+    pub register: bool,
+    pub announce: Announce,
+}
+
+/// How ferrio appears in Consul.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Announce {
+    pub name: String,
+    /// `host:port` of the admin listener, as configured.
+    pub addr: String,
+    /// Used when the host of `addr` is empty or not an address.
+    pub local_ip: Option<IpAddr>,
+    /// `http` or `https`: scheme of the health check.
+    pub check_scheme: String,
+    pub tags: Vec<String>,
+    pub check_interval: Duration,
+    pub check_timeout: Duration,
+    pub check_tls_skip_verify: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CustomConfig {
+    pub host: String,
+    pub scheme: String,
+    pub path: String,
+    pub query: String,
+    pub skip_verify: bool,
+    pub timeout: Duration,
+    pub poll_interval: Duration,
+    pub page: String,
+}
+
+/// Takes what the funnel built. Called from the control plane, one call at a time.
+pub trait Publish: Send + Sync + 'static {
+    fn publish(&self, table: Arc<Table>, page: Arc<str>);
+}
