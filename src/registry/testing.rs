@@ -438,15 +438,15 @@ pub(super) struct Real {
     child: tokio::process::Child,
     pub(super) address: String,
     http: reqwest::Client,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Real {
     pub(super) async fn start() -> Option<Self> {
-        let Some(binary) = binary() else {
+        if binary().is_none() {
             eprintln!("skipped: no Consul; set CONSUL_BIN");
             return None;
-        };
+        }
         let folder = tempfile::tempdir().unwrap();
         let port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let http = port();
@@ -455,24 +455,43 @@ impl Real {
             "datacenter": "dc1", "node_name": "agent", "disable_update_check": true, "performance": {"raft_multiplier": 1}});
         let file = folder.path().join("consul.json");
         std::fs::write(&file, config.to_string()).unwrap();
-        let child = tokio::process::Command::new(binary)
+        let child = Self::spawn(folder.path());
+        let address = format!("127.0.0.1:{http}");
+        let settings = crate::fetch::Settings { direct: true, idle_connections: 4, ..Default::default() };
+        let http = crate::fetch::Client::new(settings).unwrap().current();
+        let real = Self { child, address, http, folder };
+        real.answers().await;
+        Some(real)
+    }
+
+    fn spawn(folder: &std::path::Path) -> tokio::process::Child {
+        tokio::process::Command::new(binary().unwrap())
             .args(["agent", "-dev", "-config-file"])
-            .arg(&file)
+            .arg(folder.join("consul.json"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .unwrap();
-        let address = format!("127.0.0.1:{http}");
-        let settings = crate::fetch::Settings { direct: true, idle_connections: 4, ..Default::default() };
-        let http = crate::fetch::Client::new(settings).unwrap().current();
-        let real = Self { child, address, http, _folder: folder };
+            .unwrap()
+    }
+
+    pub(super) async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// After [`Real::kill`]. In development mode nothing survives.
+    pub(super) async fn restart(&mut self) {
+        self.child = Self::spawn(self.folder.path());
+        self.answers().await;
+    }
+
+    async fn answers(&self) {
+        let real = self;
         let deadline = Instant::now() + Duration::from_secs(30);
         while !real.get("/v1/health/state/any").await.is_some_and(|v| v.to_string().contains("serfHealth")) {
             assert!(Instant::now() < deadline, "Consul does not start");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Some(real)
     }
 
     pub(super) async fn get(&self, path: &str) -> Option<Value> {
