@@ -80,7 +80,7 @@ fn roots(tls: &Tls) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(path).map_err(|e| TlsError::Read(path.to_owned(), e))?.collect();
     let found = found.map_err(|e| TlsError::Read(path.to_owned(), e))?;

@@ -84,7 +84,9 @@ pub(super) struct Services {
     /// When the list of nodes was refused: all services are read instead.
     no_nodes: Option<Instant>,
     /// Watches that wait until what they reported is read.
-    waiting: Vec<Waiting>,
+    waiting: Vec<(Instant, oneshot::Sender<()>)>,
+    /// Before this, none of them goes on.
+    paced: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -115,13 +117,6 @@ struct Known {
     failures: u32,
     /// Answers in a row without any instance although the names list the service.
     blank: u32,
-}
-
-/// A watch that told of something. It goes on when this is dropped.
-struct Waiting {
-    not_before: Instant,
-    at_last: Instant,
-    _go: oneshot::Sender<()>,
 }
 
 enum Event {
@@ -163,6 +158,7 @@ impl Services {
             auditing: false,
             no_nodes: None,
             waiting: Vec::new(),
+            paced: None,
         }
     }
 
@@ -180,12 +176,12 @@ impl Services {
                     Some(Event::Names(seen, go)) => {
                         let index = seen.as_ref().map_or(u64::MAX, |seen| seen.index);
                         self.on_names(seen);
-                        let pause = self.look_at_all(index);
-                        self.wait(pause, go);
+                        self.look_at_all(index);
+                        self.wait(go);
                     }
                     Some(Event::Checks(seen, go)) => {
                         self.on_checks(seen);
-                        self.wait(None, go);
+                        self.wait(go);
                     }
                     None => return,
                 },
@@ -221,7 +217,9 @@ impl Services {
         self.start_reads();
         let idle = self.is_idle();
         let settled = idle && self.audit.settles(self.setup.poll).is_none();
-        self.waiting.retain(|w| w.not_before > now || (!settled && w.at_last > now));
+        let paced = self.paced.is_some_and(|at| at > now);
+        // They go on when this is dropped.
+        self.waiting.retain(|(until, _)| paced || (!settled && *until > now));
         let complete = self.names_well && self.checks_well && idle;
         let changed = self.hold.judge(now, complete, self.is_doubtful());
         for (name, value) in changed {
@@ -257,8 +255,8 @@ impl Services {
         if let Some((retry, _)) = self.retries.first() {
             sooner(*retry);
         }
-        for waiting in &self.waiting {
-            sooner(if waiting.not_before > now { waiting.not_before } else { waiting.at_last });
+        if let Some((until, _)) = self.waiting.first() {
+            sooner(self.paced.filter(|at| *at > now).unwrap_or(*until));
         }
         if let Some(since) = self.batch_since {
             sooner(since + ROUND);
@@ -279,9 +277,8 @@ impl Services {
     }
 
     /// A watch goes on when what it told of is read, so that a burst costs one list and not many.
-    fn wait(&mut self, not_before: Option<Instant>, go: oneshot::Sender<()>) {
-        let now = Instant::now();
-        self.waiting.push(Waiting { not_before: not_before.unwrap_or(now), at_last: now + LIST_PAUSE, _go: go });
+    fn wait(&mut self, go: oneshot::Sender<()>) {
+        self.waiting.push((Instant::now() + LIST_PAUSE, go));
     }
 
     fn on_names(&mut self, seen: Result<Seen<Names>, Failure>) {
@@ -556,17 +553,17 @@ impl Services {
     }
 
     /// With few services, all of them are read when the names move, in the same round as those that are known to have
-    /// changed. Returns when the names may be asked for again, so that this does not happen all the time.
-    fn look_at_all(&mut self, index: u64) -> Option<Instant> {
+    /// changed. The watches are paced then, so that this does not happen all the time.
+    fn look_at_all(&mut self, index: u64) {
         if self.known.len() > FEW {
-            return None;
+            return;
         }
-        let since = self.audit.hasten()?;
+        let Some(since) = self.audit.hasten() else { return };
         self.audit.begin();
         self.read_older_than(Some(since), index);
         let now = Instant::now();
         self.audit.spend(now, FEW_READS);
-        self.audit.allowed()
+        self.paced = self.audit.allowed();
     }
 
     /// Looks for an address or a port that changed alone.
