@@ -122,6 +122,8 @@ struct State {
     last_error: Option<String>,
     warning: Option<String>,
     logged: Option<Instant>,
+    /// How many lines were logged about this row of failures.
+    lines: u32,
     /// Failures since the last line in the log.
     unlogged: u64,
     /// A failure was logged and its end was not.
@@ -136,6 +138,7 @@ impl Source {
         if std::mem::take(&mut state.failures) > 0 {
             metrics::gauge!(names::SOURCE_FAILING, "source" => self.0.name).set(0.0);
         }
+        state.lines = 0;
         if std::mem::take(&mut state.complained) {
             tracing::info!("registry: {} is well again", self.0.name);
         }
@@ -148,11 +151,14 @@ impl Source {
         state.failures += 1;
         state.unlogged += 1;
         let text = error.to_string();
-        if state.logged.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+        // The longer it lasts the less there is to say.
+        let pause = LOG_EVERY * (1 << state.lines.saturating_sub(1).min(5));
+        if state.logged.is_none_or(|at| at.elapsed() >= pause) {
             let times = if state.unlogged > 1 { format!(" ({} times)", state.unlogged) } else { String::new() };
             tracing::warn!("registry: {}: {text}{times}. Keeping what was last known", self.0.name);
             state.logged = Some(Instant::now());
             state.unlogged = 0;
+            state.lines += 1;
             state.complained = true;
         }
         state.last_error = Some(text);

@@ -225,6 +225,9 @@ impl Services {
         for (name, value) in changed {
             self.put(&name, Some(value));
         }
+        let warning =
+            "Consul lacks most instances after it was away; they are kept for two minutes, or until they come back";
+        self.setup.sources.checks.warn(self.hold.waits().then(|| warning.to_owned()));
         self.publish(now);
         self.announce(now);
     }
