@@ -359,6 +359,32 @@ async fn an_answer_that_the_acl_has_emptied_is_not_believed() {
 }
 
 #[tokio::test]
+async fn a_list_that_is_whole_again_is_noticed_without_a_change() {
+    let (fake, mut w) = fake_with(&[svc("a", "a", 1), svc("b", "b", 2)]).await;
+    fake.fault("/health/state", Fault::Empty(1000));
+    let doubtful = |w: &Watched| w.board.status(true).sources.iter().any(|s| s.warning.is_some());
+    let started = Instant::now();
+    while !doubtful(&w) {
+        assert!(started.elapsed() < Duration::from_secs(2), "nobody doubts");
+        // A query that waits already is still answered in full.
+        fake.check("n1/a", "passing");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let before = fake.saw("/health/state").len();
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let asked = fake.saw("/health/state").len() - before;
+    assert!((1..=4).contains(&asked), "{asked}");
+    fake.heal();
+    while doubtful(&w) {
+        assert!(started.elapsed() < Duration::from_secs(7), "for ever in doubt");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(w.view.is("a:1, b:2"));
+    fake.check("n1/a", "critical");
+    w.view.until("a failing check", 2.0, |v| v.is("b:2")).await;
+}
+
+#[tokio::test]
 async fn slow_answers_do_not_pile_up() {
     let (fake, mut w) = fake_with(&[svc("a", "a", 1), svc("b", "b", 2)]).await;
     fake.fault("", Fault::Delay(Duration::from_millis(600)));
