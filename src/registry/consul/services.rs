@@ -208,8 +208,10 @@ impl Services {
                 break;
             }
             self.retries.pop_first();
-            if let Some(known) = self.known.get_mut(&name) {
-                known.retrying = false;
+            // Meanwhile it may have been read for another reason.
+            if let Some(known) = self.known.get_mut(&name)
+                && std::mem::take(&mut known.retrying)
+            {
                 self.enqueue(&name);
             }
         }
@@ -437,6 +439,7 @@ impl Services {
         self.mark_known(name, trusted);
     }
 
+    /// Something changed: it is read now, even if the last read failed and its retry is still to come.
     fn mark_known(&mut self, name: &Name, trusted: bool) {
         if let Some(known) = self.known.get_mut(name) {
             known.trusted &= trusted;
@@ -449,8 +452,7 @@ impl Services {
         let Some(known) = self.known.get_mut(name) else { return };
         if known.reading {
             known.again = true;
-        } else if !known.queued && (!known.retrying || known.failures == 0) {
-            // One that failed waits for its retry, whatever else happens.
+        } else if !known.queued {
             known.queued = true;
             self.queue.push_back(name.clone());
         }
@@ -500,9 +502,10 @@ impl Services {
             Err(error) => {
                 known.failures += 1;
                 known.again = false;
-                let pause = Duration::from_millis(1000 + fastrand::u64(0..if known.failures > 2 { 1000 } else { 200 }));
-                known.retrying = true;
-                self.retries.insert((Instant::now() + pause, name.clone()));
+                let pause = Duration::from_millis(1000 + fastrand::u64(0..if known.failures > 2 { 500 } else { 200 }));
+                if !std::mem::replace(&mut known.retrying, true) {
+                    self.retries.insert((Instant::now() + pause, name.clone()));
+                }
                 self.setup.sources.reads.failed(&format_args!("service {name}: {error}"));
                 return;
             }
@@ -510,6 +513,7 @@ impl Services {
         self.setup.sources.reads.good(answer.index);
         self.unread -= usize::from(!std::mem::replace(&mut known.read, true));
         known.failures = 0;
+        known.retrying = false;
         known.index = answer.index;
         self.audit.service_read(answer.index);
         if answer.index > self.checks_index {
@@ -599,7 +603,10 @@ impl Services {
     /// Reads all services again but those whose last read began after this, or is at least as new as this index.
     fn read_older_than(&mut self, since: Option<Instant>, index: u64) {
         let trusted = self.hold.is_trusting();
-        let old = self.known.iter().filter(|(_, k)| k.index < index && (since.is_none() || k.begun < since));
+        // Those that failed have their own time.
+        let old = self.known.iter().filter(|(_, k)| {
+            k.index < index && (since.is_none() || k.begun < since) && !(k.retrying && k.failures > 0)
+        });
         for name in old.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.mark_known(&name, trusted);
         }
