@@ -1,5 +1,7 @@
 //! Answering for a target.
 
+pub mod http;
+
 use std::time::Duration;
 
 /// What the HTTP proxy does beside forwarding.

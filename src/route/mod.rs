@@ -233,6 +233,11 @@ pub enum Turn {
 }
 
 impl Route {
+    /// What makes two routes the same across tables: class, host and path.
+    pub fn identity(&self) -> u128 {
+        todo!()
+    }
+
     /// The target whose turn it is by weight. `None` if every target is excluded by `weight 0`.
     pub fn pick(&self, _turn: Turn) -> Option<&Target> {
         todo!()
@@ -341,6 +346,11 @@ pub enum Access {
 }
 
 impl Access {
+    /// Nobody is shut out.
+    pub fn is_open(&self) -> bool {
+        *self == Access::Everyone
+    }
+
     /// IPv4 addresses written as IPv6 (`::ffff:10.1.1.1`) count as IPv4.
     pub fn permits(&self, _address: IpAddr) -> bool {
         todo!()
@@ -354,6 +364,18 @@ pub struct Redirect {
 }
 
 impl Redirect {
+    /// True if the location is where the client is already.
+    pub fn loops(
+        &self,
+        _location: &str,
+        _scheme: &str,
+        _host: &str,
+        _path: &path::Cleaned<'_>,
+        _query: Option<&str>,
+    ) -> bool {
+        todo!()
+    }
+
     /// The Location for a request: `host` as the client sent it, `path` and `query` as they came (escapes kept).
     /// Bytes that a header cannot carry are percent-encoded.
     pub fn location(&self, _target: &Target, _host: &str, _path: &path::Cleaned<'_>, _query: Option<&str>) -> String {

@@ -1,0 +1,63 @@
+//! The byte streams that connections run on.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// A connection, plain or with TLS. One type for all of them keeps the HTTP code from being compiled several times.
+pub enum Stream {
+    Plain(TcpStream),
+    /// TLS terminated here.
+    Server(Box<tokio_rustls::server::TlsStream<TcpStream>>),
+    /// TLS to a target.
+    Client(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+}
+
+macro_rules! each {
+    ($self:ident, $io:ident => $call:expr) => {
+        match $self.get_mut() {
+            Stream::Plain($io) => $call,
+            Stream::Server($io) => $call,
+            Stream::Client($io) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        each!(self, io => Pin::new(io).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        each!(self, io => Pin::new(io).poll_write(cx, buf))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, io => Pin::new(io).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, io => Pin::new(io).poll_shutdown(cx))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self, io => Pin::new(io).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Stream::Plain(io) => io.is_write_vectored(),
+            Stream::Server(io) => io.is_write_vectored(),
+            Stream::Client(io) => io.is_write_vectored(),
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The phases of an HTTP request, top to bottom.
+//!
+//! What a request means is written here once, against the types of the `http` crate; which codec reads and writes it is
+//! below.
+
+mod answer;
+mod body;
+mod headers;
+mod record;
+mod request;
+mod serve;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::uri::{Parts as UriParts, PathAndQuery};
+use http::{Request, Response, StatusCode, Uri, Version};
+use hyper::body::Incoming;
+
+use self::answer::Refusal;
+use self::body::Body;
+use self::record::Record;
+use self::request::Asked;
+pub use self::serve::{Listener, serve};
+use crate::metrics::{Metrics, Shard};
+use crate::net::{Clock, Peer};
+use crate::proxy::Config;
+use crate::route::{HostOption, LiveTable, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
+use crate::upstream::{Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
+
+/// What all requests of one worker share. Never leaves its thread.
+pub struct Worker {
+    live: Arc<LiveTable>,
+    config: Config,
+    rules: headers::Rules,
+    pools: Pools,
+    metrics: Metrics,
+    shard: Shard,
+}
+
+impl Worker {
+    pub fn new(live: Arc<LiveTable>, config: Config, pools: Pools, metrics: Metrics, shard: Shard) -> Self {
+        let rules = headers::Rules::new(&config);
+        Self { live, config, rules, pools, metrics, shard }
+    }
+}
+
+/// One client connection, as its requests see it.
+struct Client {
+    worker: Rc<Worker>,
+    listener: Rc<Listener>,
+    peer: Peer,
+    clock: Rc<Clock>,
+    /// Set when a target has agreed to change the protocol.
+    tunnel: std::cell::RefCell<Option<Upgraded>>,
+}
+
+/// What is to be done with a request.
+enum Plan {
+    Forward(Forward),
+    Answer(Response<Body>),
+}
+
+struct Forward {
+    target: Arc<TargetState>,
+    path_and_query: PathAndQuery,
+}
+
+impl Client {
+    async fn handle(&self, mut request: Request<Incoming>) -> Response<Body> {
+        let worker = &*self.worker;
+        let host = match request::asked(&mut request, worker.config.max_target_size) {
+            Ok(Asked::Path(host)) => host,
+            Ok(Asked::Options) => return answer::options(),
+            Err(refusal) => return refusal.answer(),
+        };
+        worker.rules.distrust(request.headers_mut(), &self.peer);
+        if let Some(name) = &worker.rules.request_id {
+            request.headers_mut().insert(name.clone(), request_id());
+        }
+        match self.plan(&request, &host) {
+            Plan::Answer(response) => response,
+            Plan::Forward(forward) => self.forward(request, &host, forward).await,
+        }
+    }
+
+    /// Everything that looks at the table. Ends before anything is waited for.
+    fn plan(&self, request: &Request<Incoming>, host: &str) -> Plan {
+        let worker = &*self.worker;
+        let snapshot = worker.live.load();
+        let cleaned = path::clean(request.uri().path());
+        let tls = self.peer.tls.is_some();
+        if let Some(plan) = self.try_host(&snapshot, request, host, &cleaned, tls) {
+            return plan;
+        }
+        if worker.config.strip_port
+            && let Some(bare) = without_port(host)
+            && let Some(plan) = self.try_host(&snapshot, request, bare, &cleaned, tls)
+        {
+            return plan;
+        }
+        worker.metrics.http().not_found(worker.shard);
+        tracing::warn!("No route for {}{}", host, request.uri().path_and_query().map_or("/", PathAndQuery::as_str));
+        Plan::Answer(answer::no_route(worker.config.no_route_status, &snapshot.page))
+    }
+
+    fn try_host(
+        &self,
+        snapshot: &Snapshot,
+        request: &Request<Incoming>,
+        host: &str,
+        cleaned: &path::Cleaned<'_>,
+        tls: bool,
+    ) -> Option<Plan> {
+        let query = request.uri().query();
+        for route in snapshot.table.http(host, tls, &cleaned.decoded) {
+            let Some(target) = self.pick(route) else {
+                return Some(Plan::Answer(Refusal::NoTarget.answer()));
+            };
+            let options = &*target.options;
+            let location = match &options.redirect {
+                None => None,
+                Some(redirect) => {
+                    let location = redirect.location(target, host, cleaned, query);
+                    if redirect.loops(&location, self.used_scheme(request.headers()), host, cleaned, query) {
+                        continue;
+                    }
+                    Some((redirect.code, location))
+                }
+            };
+            if !self.is_permitted(target, request.headers()) {
+                return Some(Plan::Answer(Refusal::AccessDenied.answer()));
+            }
+            if let Some(scheme) = &options.auth {
+                // No scheme is configured yet; a route that asks for one stays closed.
+                tracing::error!("unknown auth scheme '{scheme}'");
+                return Some(Plan::Answer(Refusal::Unauthorized.answer()));
+            }
+            if let Some((code, location)) = location {
+                self.worker.metrics.http().redirected(self.worker.shard, code);
+                return Some(Plan::Answer(answer::redirect(code, &location, request.method())));
+            }
+            return Some(self.plan_forward(request, target, cleaned));
+        }
+        None
+    }
+
+    fn pick<'t>(&self, route: &'t Route) -> Option<&'t Target> {
+        if let [only] = &*route.targets {
+            // One target needs no turn, unless it is shut out by its weight.
+            return (only.share > 0.0).then_some(only);
+        }
+        let turn = match (self.worker.config.strategy, route.state.get::<RouteState>()) {
+            (Strategy::RoundRobin, Some(state)) => Turn::Nth(state.next_turn()),
+            _ => Turn::Random(fastrand::u64(..)),
+        };
+        route.pick(turn)
+    }
+
+    /// The scheme that the client used, as far as we are told.
+    fn used_scheme<'h>(&self, headers: &'h HeaderMap) -> &'h str {
+        headers
+            .get(headers::X_FORWARDED_PROTO)
+            .and_then(|value| value.to_str().ok())
+            .filter(|proto| !proto.is_empty())
+            .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
+    }
+
+    /// The peer and everybody before it must be let in. An address that cannot be read is not.
+    fn is_permitted(&self, target: &Target, headers: &HeaderMap) -> bool {
+        let access = &target.options.access;
+        if access.is_open() {
+            return true;
+        }
+        let peer = self.peer.remote.ip();
+        access.permits(peer)
+            && headers
+                .get_all(headers::X_FORWARDED_FOR)
+                .iter()
+                .flat_map(|line| line.as_bytes().split(|b| *b == b','))
+                .map(<[u8]>::trim_ascii)
+                .filter(|element| !element.is_empty())
+                .all(|element| address(element).is_some_and(|address| address == peer || access.permits(address)))
+    }
+
+    fn plan_forward(&self, request: &Request<Incoming>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
+        let speaks_http = matches!(
+            (target.destination.scheme, is_websocket(request.headers())),
+            (Scheme::Http | Scheme::Https, _) | (Scheme::Ws | Scheme::Wss, true)
+        );
+        let (true, Some(state)) = (speaks_http, target.state.share::<TargetState>()) else {
+            return Plan::Answer(Refusal::Scheme.answer());
+        };
+        let path = cleaned.forward(&target.options);
+        let query = target.destination.query.as_deref();
+        match request::forward_target(request.uri().path_and_query(), &path, query) {
+            Some(path_and_query) => Plan::Forward(Forward { target: state, path_and_query }),
+            None => Plan::Answer(Refusal::BadTarget.answer()),
+        }
+    }
+
+    async fn forward(&self, request: Request<Incoming>, host: &str, forward: Forward) -> Response<Body> {
+        let worker = &*self.worker;
+        let Forward { target, path_and_query } = forward;
+        let (mut head, body) = request.into_parts();
+        let upgrade = headers::upgrade(&head.headers, head.version, &head.method);
+        let chunked = head.headers.contains_key(TRANSFER_ENCODING);
+        let facts =
+            headers::Facts { peer: &self.peer, host, version: head.version, strip: target.options.strip.as_deref() };
+
+        // Who the client is comes from headers that hop-by-hop rules remove: Upgrade tells the scheme.
+        let websocket = is_websocket(&head.headers).then(|| head.headers.get(UPGRADE).cloned()).flatten();
+        worker.rules.remove_hop_by_hop(&mut head.headers);
+        if let Some(protocol) = websocket {
+            head.headers.insert(UPGRADE, protocol);
+        }
+        worker.rules.introduce(&mut head.headers, &facts);
+        head.headers.remove(UPGRADE);
+        match &target.options.host {
+            None => {}
+            Some(HostOption::Destination) => set_host(&mut head.headers, &target.destination.authority),
+            Some(HostOption::Name(name)) => set_host(&mut head.headers, name),
+        }
+        if let Some(protocol) = &upgrade {
+            head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+            head.headers.insert(UPGRADE, protocol.clone());
+        }
+        if chunked {
+            // Or a GET with a body of unknown length would be sent without it.
+            head.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        head.version = Version::HTTP_11;
+        let mut uri = UriParts::default();
+        uri.path_and_query = Some(path_and_query);
+        head.uri = Uri::from_parts(uri).expect("a path alone is a valid URI");
+
+        let clock = self.clock.clone();
+        let body = RequestBody::new(body, move || clock.unlimited());
+        let mut record = Record::new(target.clone(), worker.shard);
+        let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint };
+        match exchange.send(Request::from_parts(head, body)).await {
+            Ok(response) => self.pass_on(response, upgrade.as_ref(), record).await,
+            Err(error) => {
+                tracing::error!("{} {}: {}", target.service, target.destination.text, error.chain());
+                record.status(answer::status_of(&error).as_u16());
+                answer::failed(&error)
+            }
+        }
+    }
+
+    async fn pass_on(
+        &self,
+        response: Response<crate::upstream::ResponseBody>,
+        asked: Option<&HeaderValue>,
+        mut record: Record,
+    ) -> Response<Body> {
+        let (mut head, body) = response.into_parts();
+        let worker = &*self.worker;
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            let agreed = head.headers.get(UPGRADE).cloned();
+            let matches = asked.zip(agreed.as_ref()).is_some_and(|(asked, agreed)| {
+                asked
+                    .as_bytes()
+                    .split(|b| *b == b',')
+                    .any(|name| name.trim_ascii().eq_ignore_ascii_case(agreed.as_bytes()))
+            });
+            let upgraded = if matches { body.upgrade().await } else { None };
+            let (Some(upgraded), Some(protocol)) = (upgraded, agreed) else {
+                tracing::error!("a target changed to a protocol that nobody asked for");
+                record.status(StatusCode::BAD_GATEWAY.as_u16());
+                return answer::bad_gateway();
+            };
+            worker.rules.remove_hop_by_hop(&mut head.headers);
+            head.headers.remove(http::header::CONTENT_LENGTH);
+            head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+            head.headers.insert(UPGRADE, protocol);
+            record.status(head.status.as_u16());
+            self.tunnel.replace(Some(upgraded));
+            return Response::from_parts(head, Body::empty().with_record(record));
+        }
+        worker.rules.remove_hop_by_hop(&mut head.headers);
+        if head.status == StatusCode::NO_CONTENT {
+            head.headers.remove(http::header::CONTENT_LENGTH);
+        }
+        worker.rules.secure_transport(&mut head.headers, &self.peer);
+        head.version = Version::HTTP_11;
+        record.status(head.status.as_u16());
+        Response::from_parts(head, Body::target(body).with_record(record))
+    }
+}
+
+fn set_host(headers: &mut HeaderMap, host: &str) {
+    if let Ok(value) = HeaderValue::from_str(host) {
+        headers.insert(HOST, value);
+    }
+}
+
+fn is_websocket(headers: &HeaderMap) -> bool {
+    headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+fn without_port(host: &str) -> Option<&str> {
+    let (bare, port) = host.rsplit_once(':')?;
+    (!port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())).then_some(bare)
+}
+
+/// An element of `X-Forwarded-For`: an address, perhaps with a port.
+fn address(element: &[u8]) -> Option<std::net::IpAddr> {
+    let text = std::str::from_utf8(element).ok()?;
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
+        return Some(address.ip());
+    }
+    text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+/// 128 random bits in the form 8-4-4-4-12.
+fn request_id() -> HeaderValue {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let bits = fastrand::u128(..);
+    let mut text = [b'-'; 36];
+    let mut nibble = 0;
+    for (place, byte) in text.iter_mut().enumerate() {
+        if !matches!(place, 8 | 13 | 18 | 23) {
+            *byte = DIGITS[(bits >> (4 * nibble)) as usize & 15];
+            nibble += 1;
+        }
+    }
+    HeaderValue::from_bytes(&text).expect("hex digits and dashes")
+}
