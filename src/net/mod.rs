@@ -1,1 +1,6 @@
-//! net
+//! What connections are made of below HTTP: the PROXY protocol, and streams that give back what was read from them.
+
+pub mod proxy_protocol;
+pub mod rewind;
+
+pub use rewind::Rewind;
