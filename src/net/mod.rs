@@ -1,11 +1,15 @@
-//! Connections: what a byte stream is made of, who is at its other end, and how long it may pause.
+//! Connections below HTTP: what a byte stream is made of, who is at its other end, how long it may pause, and the PROXY
+//! protocol.
 
 mod peer;
+pub mod proxy_protocol;
+pub mod rewind;
 mod stream;
 mod timed;
 mod tunnel;
 
 pub use peer::{Peer, TlsInfo};
+pub use rewind::Rewind;
 pub use stream::Stream;
 pub use timed::{Clock, Timed};
 pub use tunnel::tunnel;
