@@ -48,5 +48,6 @@ pub mod net;
 pub mod proxy;
 pub mod registry;
 pub mod route;
-pub mod testing;
+#[cfg(test)]
+mod testing;
 pub mod upstream;

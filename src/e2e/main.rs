@@ -1,1 +1,6 @@
+//! Whole-program tests: the built binary, real peers, and what is seen on the wire. One behaviour per test.
 
+#[path = "../testing/mod.rs"]
+mod testing;
+
+mod vocabulary;

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
+use std::net::Ipv6Addr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
