@@ -1,4 +1,27 @@
 //! The API and the pages of the admin listener.
+//!
+//! Runs in the control plane and sees the other parts through [`Views`] only. HTTP/1.1 on whatever stream it is given:
+//! sockets and TLS are somebody else's business. Everything that comes in is bounded: connections, heads, bodies, the
+//! time for each, and the time that a client may take to read.
+
+mod answer;
+mod api;
+mod colors;
+mod json;
+mod manual;
+mod origin;
+mod pages;
+mod serve;
+mod stall;
+mod target;
+#[cfg(test)]
+mod tests;
+mod views;
+
+use std::sync::Arc;
+
+pub use serve::{serve, serve_connection};
+pub use views::{BoxError, BoxFuture, Change, Health, Override, Overrides, SourceView, StatusView, Views, Written};
 
 /// `ui.*`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,4 +51,24 @@ pub struct SourceLink {
     pub scheme: String,
     pub host: String,
     pub port: String,
+}
+
+/// What every connection shares.
+pub struct State {
+    config: Config,
+    /// `ui.path`, with a leading and without a trailing slash, or empty.
+    base: String,
+    views: Views,
+    /// The last answer of `/api/routes`: large tables are put into words once, not once per reader.
+    routes: tokio::sync::Mutex<api::RoutesCache>,
+}
+
+impl State {
+    pub fn new(config: Config, views: Views) -> Arc<Self> {
+        let base = match config.path.trim_matches('/') {
+            "" => String::new(),
+            path => format!("/{path}"),
+        };
+        Arc::new(Self { config, base, views, routes: Default::default() })
+    }
 }
