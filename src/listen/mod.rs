@@ -1,6 +1,12 @@
 //! From a socket to a connection: bind, accept, PROXY protocol, TLS.
 
+mod accept;
+mod bind;
+
 use std::time::Duration;
+
+pub use accept::accept;
+pub use bind::{Bound, Error, bind};
 
 /// One entry of `proxy.addr` or `ui.addr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,4 +52,21 @@ pub enum Proto {
     Grpc,
     Grpcs,
     Prometheus,
+}
+
+impl Proto {
+    /// As `proto=` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Proto::Http => "http",
+            Proto::Https => "https",
+            Proto::Tcp => "tcp",
+            Proto::TcpSni => "tcp+sni",
+            Proto::TcpDynamic => "tcp-dynamic",
+            Proto::HttpsTcpSni => "https+tcp+sni",
+            Proto::Grpc => "grpc",
+            Proto::Grpcs => "grpcs",
+            Proto::Prometheus => "prometheus",
+        }
+    }
 }

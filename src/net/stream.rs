@@ -7,9 +7,13 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::Rewind;
+
 /// A connection, plain or with TLS. One type for all of them keeps the HTTP code from being compiled several times.
 pub enum Stream {
     Plain(TcpStream),
+    /// Plain, after some of its bytes were looked at.
+    Rewound(Rewind<TcpStream>),
     /// TLS terminated here.
     Server(Box<tokio_rustls::server::TlsStream<TcpStream>>),
     /// TLS to a target.
@@ -20,6 +24,7 @@ macro_rules! each {
     ($self:ident, $io:ident => $call:expr) => {
         match $self.get_mut() {
             Stream::Plain($io) => $call,
+            Stream::Rewound($io) => $call,
             Stream::Server($io) => $call,
             Stream::Client($io) => $call,
         }
@@ -56,6 +61,7 @@ impl AsyncWrite for Stream {
     fn is_write_vectored(&self) -> bool {
         match self {
             Stream::Plain(io) => io.is_write_vectored(),
+            Stream::Rewound(io) => io.is_write_vectored(),
             Stream::Server(io) => io.is_write_vectored(),
             Stream::Client(io) => io.is_write_vectored(),
         }

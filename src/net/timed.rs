@@ -1,7 +1,7 @@
-//! A stream whose reads may not pause for ever.
+//! A stream that may not pause for ever.
 //!
-//! What a pause means depends on what is being waited for, so whoever speaks the protocol sets the limit on the [`Clock`]
-//! and the stream only keeps it. A clock without a limit costs one comparison per read.
+//! What a pause means depends on what is being waited for, so whoever speaks the protocol sets the limits on the [`Clock`]
+//! and the stream only keeps them. A clock without limits costs one comparison per call.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -18,6 +18,8 @@ use tokio::time::{Instant, Sleep};
 #[derive(Debug, Default)]
 pub struct Clock {
     wait: Cell<Wait>,
+    /// Writes fail from then on.
+    write_until: Cell<Option<Instant>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,6 +49,11 @@ impl Clock {
     pub fn unlimited(&self) {
         self.wait.set(Wait::Unlimited);
     }
+
+    /// Everything must be written by then; `None` is no limit.
+    pub fn write_until(&self, deadline: Option<Instant>) {
+        self.write_until.set(deadline);
+    }
 }
 
 /// See the module.
@@ -56,11 +63,12 @@ pub struct Timed<S> {
     sleep: Option<Pin<Box<Sleep>>>,
     /// What `sleep` was armed for.
     armed: Wait,
+    write_sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Timed<S> {
     pub fn new(stream: S, clock: Rc<Clock>) -> Self {
-        Self { stream, clock, sleep: None, armed: Wait::Unlimited }
+        Self { stream, clock, sleep: None, armed: Wait::Unlimited, write_sleep: None }
     }
 
     pub fn into_inner(self) -> S {
@@ -86,6 +94,16 @@ impl<S> Timed<S> {
             }
         }
         self.sleep.as_mut().map_or(Poll::Pending, |sleep| sleep.as_mut().poll(cx))
+    }
+
+    /// A write that cannot go on: it fails when its time is up.
+    fn poll_write_limit<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let Some(deadline) = self.clock.write_until.get() else { return Poll::Pending };
+        let sleep = self.write_sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if sleep.deadline() != deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        sleep.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Bytes have come: the pause is over, a head has begun.
@@ -121,11 +139,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+        let this = self.get_mut();
+        match Pin::new(&mut this.stream).poll_write(cx, buf) {
+            Poll::Pending => this.poll_write_limit(cx),
+            ready => ready,
+        }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        match Pin::new(&mut this.stream).poll_flush(cx) {
+            Poll::Pending => this.poll_write_limit(cx),
+            ready => ready,
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -137,7 +163,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+        let this = self.get_mut();
+        match Pin::new(&mut this.stream).poll_write_vectored(cx, bufs) {
+            Poll::Pending => this.poll_write_limit(cx),
+            ready => ready,
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -187,6 +217,17 @@ mod tests {
             while timed.read_exact(&mut one).await.is_ok() {}
         };
         tokio::select! { () = drip => {}, () = read => {} }
+        assert_eq!(begun.elapsed(), SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_stops_reading_is_given_up() {
+        let (_far, near) = tokio::io::duplex(64);
+        let clock = Rc::new(Clock::default());
+        let begun = Instant::now();
+        clock.write_until(Some(begun + SECOND));
+        let mut timed = Timed::new(near, clock);
+        assert_eq!(timed.write_all(&[0; 100]).await.expect_err("full").kind(), io::ErrorKind::TimedOut);
         assert_eq!(begun.elapsed(), SECOND);
     }
 

@@ -21,7 +21,7 @@ use super::{Error, Pools};
 use crate::net::Stream;
 
 /// A connection to a target with its driver.
-pub struct Connection {
+pub(super) struct Connection {
     pub(super) sender: http1::SendRequest<RequestBody>,
     pub(super) driver: http1::Connection<TokioIo<Stream>, RequestBody>,
     pub(super) endpoint: u64,

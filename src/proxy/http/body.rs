@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::record::Record;
 use crate::upstream::ResponseBody;
@@ -47,8 +47,8 @@ impl Body {
         self
     }
 
-    pub(crate) fn with_deadline(mut self, deadline: Option<Pin<Box<Sleep>>>) -> Self {
-        self.deadline = deadline;
+    pub(crate) fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
+        self.deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline)));
         self
     }
 

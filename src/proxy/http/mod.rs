@@ -218,6 +218,8 @@ impl Client {
         worker.rules.introduce(&mut head.headers, &facts);
         head.headers.remove(UPGRADE);
         match &target.options.host {
+            // HTTP/1.0 need not name a host, HTTP/1.1 must.
+            None if host.is_empty() => set_host(&mut head.headers, &target.destination.authority),
             None => {}
             Some(HostOption::Destination) => set_host(&mut head.headers, &target.destination.authority),
             Some(HostOption::Name(name)) => set_host(&mut head.headers, name),

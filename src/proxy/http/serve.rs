@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
 
 use super::body::Body;
 use super::{Client, Worker};
@@ -35,8 +36,11 @@ pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: R
     clock.idle(listener.idle_timeout, listener.read_timeout);
     let io = TokioIo::new(Timed::new(stream, clock.clone()));
     let config = &worker.config;
+    // Accepted at the very end: one request is served, then the connection ends.
+    let last = life.phase() >= Phase::Closing;
     let mut builder = http1::Builder::new();
     builder
+        .keep_alive(!last)
         .half_close(listener.half_close)
         .preserve_header_case(true)
         .title_case_headers(true)
@@ -59,7 +63,7 @@ pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: R
         tokio::select! {
             biased;
             ended = connection.as_mut() => ended,
-            () = life.reached(Phase::Closing) => {
+            () = life.reached(Phase::Closing), if !last => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -94,14 +98,13 @@ async fn answer(
     } else {
         client.clock.each(listener.read_timeout);
     }
-    let mut deadline =
-        (!listener.write_timeout.is_zero()).then(|| Box::pin(tokio::time::sleep(listener.write_timeout)));
-    let response = match &mut deadline {
+    let deadline = (!listener.write_timeout.is_zero()).then(|| Instant::now() + listener.write_timeout);
+    client.clock.write_until(deadline);
+    let response = match deadline {
         None => client.handle(request).await,
-        Some(deadline) => tokio::select! {
-            response = client.handle(request) => response,
-            () = deadline => return Err("the response took longer than the listener's wt".into()),
-        },
+        Some(deadline) => tokio::time::timeout_at(deadline, client.handle(request))
+            .await
+            .map_err(|_| "the response took longer than the listener's wt")?,
     };
     let clock = client.clock.clone();
     let (idle, head) = (listener.idle_timeout, listener.read_timeout);
