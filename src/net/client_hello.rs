@@ -138,16 +138,17 @@ fn hello(body: &[u8]) -> Result<ClientHello, Error> {
     while !extensions.0.is_empty() {
         let kind = extensions.u16().ok_or(Error::Malformed("extension"))?;
         let data = extensions.vector16().ok_or(Error::Malformed("extension"))?;
-        let (which, read): (usize, fn(Fields, &mut ClientHello) -> Option<()>) = match kind {
-            SERVER_NAME => (0, server_name),
-            ALPN => (1, alpn),
+        let (which, what) = match kind {
+            SERVER_NAME => (0, "server name"),
+            ALPN => (1, "ALPN"),
             _ => continue,
         };
         // Two names, of which the server behind us might take the other one.
         if std::mem::replace(&mut seen[which], true) {
             return Err(Error::Malformed("extension twice"));
         }
-        read(data, &mut found).ok_or(Error::Malformed(if which == 0 { "server name" } else { "ALPN" }))?;
+        let read = if which == 0 { server_name(data, &mut found) } else { alpn(data, &mut found) };
+        read.ok_or(Error::Malformed(what))?;
     }
     Ok(found)
 }
