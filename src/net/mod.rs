@@ -1,6 +1,7 @@
-//! Connections below HTTP: what a byte stream is made of, who is at its other end, how long it may pause, and the PROXY
-//! protocol.
+//! Connections below HTTP: what a byte stream is made of, who is at its other end, how long it may pause, the PROXY
+//! protocol, and the ClientHello of TLS.
 
+pub mod client_hello;
 mod peer;
 pub mod proxy_protocol;
 pub mod rewind;
