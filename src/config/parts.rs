@@ -1,0 +1,611 @@
+//! From values to one `Config` per part, with the checks that need more than one value.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::{admin, cert, consul, life, listen, metrics, proxy, registry, route, upstream};
+
+use super::environment::Environment;
+use super::listeners::{self, Listener, Times};
+use super::options::Status;
+use super::settings::Settings;
+use super::sockaddr::{self, Interface};
+use super::suggest::near;
+use super::template::{self, PrefixScope};
+use super::{Config, Level, Log, auth, bgp, certificates, duration, expression, json, kind, number, pending};
+
+/// What the configuration takes from the machine.
+pub(crate) struct Machine {
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) hostname: String,
+    pub(crate) cpus: usize,
+}
+
+impl Machine {
+    pub(crate) fn this() -> Self {
+        Self {
+            interfaces: sockaddr::interfaces(),
+            hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// What was read of the option lists, for `/api/config`.
+pub(crate) struct Lists {
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) admin: Option<Listener>,
+    pub(crate) schemes: Vec<auth::Scheme>,
+    pub(crate) peers: Vec<bgp::Peer>,
+}
+
+/// Builds everything; `None` if a part cannot be built. Mistakes are in the report either way.
+pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine: &Machine) -> Option<Config> {
+    if !settings.explicit("profile.path") {
+        settings.values.profile_path = environment.filled("TMPDIR").unwrap_or("/tmp").to_owned();
+    }
+    let sources = certificates::parse(settings, &settings.values.proxy_cs.clone());
+    let schemes = auth::parse(settings, &settings.values.proxy_auth.clone());
+    let peers = bgp::parse(settings, &settings.values.bgp_peers.clone());
+    let admin_listener = admin_listener(settings, &sources, machine);
+    let times = Times {
+        read: settings.values.proxy_readtimeout,
+        write: settings.values.proxy_writetimeout,
+        ..Times::default()
+    };
+    let text = settings.values.proxy_addr.clone();
+    let listeners = listeners::parse(settings, "proxy.addr", &text, times, &sources, &machine.interfaces);
+
+    let mut cert_sources: Vec<cert::CertSource> = Vec::new();
+    for entry in listeners.iter().chain(&admin_listener).filter_map(|listener| listener.source.as_ref()) {
+        if !cert_sources.iter().any(|source| source.name == entry.name) {
+            cert_sources.push(certificates::used(settings, entry));
+        }
+    }
+
+    let proxy = proxy(settings, machine);
+    let registry = registry(settings, environment, machine, admin_listener.as_ref());
+    let metrics = metrics(settings, machine);
+    let admin = admin_listener.clone().map(|listener| admin(settings, listener));
+    let log = log(settings);
+    let workers = workers(settings, environment, machine);
+    unbuilt(settings);
+
+    let values = &settings.values;
+    let upstream = upstream::Config {
+        dial_timeout: duration::positive(values.proxy_dialtimeout),
+        response_header_timeout: duration::positive(values.proxy_responseheadertimeout),
+        keep_alive: match values.proxy_keepalivetimeout {
+            ..0 => None,
+            0 => Some(Duration::from_secs(15)),
+            nanos => Some(duration::positive(nanos)),
+        },
+        idle_timeout: duration::positive(values.proxy_idleconntimeout),
+        max_idle: match usize::try_from(values.proxy_maxconn) {
+            Ok(0) => 2,
+            Ok(n) => n,
+            Err(_) => usize::MAX,
+        },
+    };
+    let life = life::Config {
+        grace: duration::positive(values.proxy_deregistergraceperiod),
+        wait: duration::positive(values.proxy_shutdownwait),
+    };
+    let insecure = values.insecure;
+    let lists = Lists { listeners, admin: admin_listener, schemes, peers };
+    let (proxy, registry, metrics) = (proxy?, registry?, metrics?);
+    let json = json::dump(settings, &lists, &registry, &proxy, machine);
+    let listeners = lists.listeners.into_iter().map(|listener| listener.config).collect();
+    Some(Config {
+        log,
+        listeners,
+        cert_sources,
+        admin,
+        registry,
+        proxy,
+        upstream,
+        metrics,
+        life,
+        workers,
+        insecure,
+        json,
+    })
+}
+
+fn admin_listener(settings: &mut Settings, sources: &[certificates::Entry], machine: &Machine) -> Option<Listener> {
+    let text = settings.values.ui_addr.clone();
+    if text.is_empty() {
+        return None;
+    }
+    if super::kvlist::parse(&text).is_ok_and(|maps| maps.len() != 1) {
+        settings.mistake("ui.addr", "ui.addr must contain only one listener; write [host]:port, or nothing for none");
+        return None;
+    }
+    listeners::parse(settings, "ui.addr", &text, Times::default(), sources, &machine.interfaces).pop()
+}
+
+fn admin(settings: &mut Settings, listener: Listener) -> admin::Config {
+    let path = settings.values.ui_path.trim_end_matches('/').to_owned();
+    let path = if path.is_empty() || path.starts_with('/') {
+        path
+    } else {
+        settings.warn("ui.path", "begins with / from now on");
+        format!("/{path}")
+    };
+    let access = match settings.values.ui_access.as_str() {
+        "no" => admin::Access::Closed,
+        "ro" => admin::Access::ReadOnly,
+        _ => admin::Access::ReadWrite,
+    };
+    if access == admin::Access::ReadWrite && !loopback(&listener.config) {
+        settings.warn("ui.access", "everybody who reaches the admin listener can change routes; write ro, or let ui.addr listen on 127.0.0.1 only");
+    }
+    let values = &settings.values;
+    admin::Config {
+        listen: listener.config,
+        access,
+        path,
+        title: values.ui_title.clone(),
+        color: values.ui_color.clone(),
+        source_link: admin::SourceLink {
+            enabled: values.ui_source_linkenabled,
+            new_tab: values.ui_source_newtab,
+            scheme: values.ui_source_scheme.clone(),
+            host: values.ui_source_host.clone(),
+            port: values.ui_source_port.clone(),
+        },
+    }
+}
+
+fn loopback(listen: &listen::Config) -> bool {
+    let host = listen.addr.rsplit_once(':').map_or("", |(host, _)| host).trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
+    let local_ip = if settings.explicit("proxy.localip") {
+        let text = settings.values.proxy_localip.clone();
+        sockaddr::expand(&text, &machine.interfaces).unwrap_or_else(|reason| {
+            settings.mistake("proxy.localip", &format!("failed to parse local ip: {reason}"));
+            String::new()
+        })
+    } else {
+        let found = sockaddr::local_ip(&machine.interfaces);
+        if found.is_none() {
+            settings.report.say(
+                Level::Warn,
+                "Could not determine local ip address; set proxy.localip for by= in the Forwarded header",
+            );
+        }
+        found.map(|ip| ip.to_string()).unwrap_or_default()
+    };
+    for key in ["proxy.header.clientip", "proxy.header.tls", "proxy.header.requestid"] {
+        let values = &settings.values;
+        let name = match key {
+            "proxy.header.clientip" => &values.proxy_header_clientip,
+            "proxy.header.tls" => &values.proxy_header_tls,
+            _ => &values.proxy_header_requestid,
+        };
+        if !name.is_empty() && http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+            settings.mistake(key, "not a header name; write letters, digits and dashes only");
+        }
+    }
+    if http::HeaderValue::from_str(&settings.values.proxy_header_tls_value).is_err() {
+        settings.mistake("proxy.header.tls.value", "a header cannot have this value; leave control characters out");
+    }
+    if !settings.values.proxy_gzip_contenttype.is_empty()
+        && let Err(reason) = expression::compile(&settings.values.proxy_gzip_contenttype)
+    {
+        let hint = "in a file a backslash is written twice";
+        settings.mistake("proxy.gzip.contenttype", &format!("invalid expression for content types: {reason}; {hint}"));
+    }
+    let trusted = trusted(settings);
+
+    let values = &settings.values;
+    let client_ip_header = match values.proxy_header_clientip.as_str() {
+        // These are set anyway, in their own way.
+        name if name.eq_ignore_ascii_case("X-Forwarded-For") || name.eq_ignore_ascii_case("X-Real-Ip") => String::new(),
+        name => name.to_owned(),
+    };
+    Some(proxy::Config {
+        strategy: if values.proxy_strategy == "rr" { route::Strategy::RoundRobin } else { route::Strategy::Random },
+        no_route_status: u16::try_from(values.proxy_noroutestatus).ok()?,
+        local_ip,
+        client_ip_header,
+        tls_header: values.proxy_header_tls.clone(),
+        tls_header_value: values.proxy_header_tls_value.clone(),
+        request_id_header: values.proxy_header_requestid.clone(),
+        sts: proxy::Sts {
+            max_age: u32::try_from(values.proxy_header_sts_maxage.max(0)).unwrap_or(u32::MAX),
+            subdomains: values.proxy_header_sts_subdomains,
+            preload: values.proxy_header_sts_preload,
+        },
+        trusted,
+        strip_port: values.proxy_matchhostport == "strip",
+        max_headers: usize::try_from(values.proxy_maxheaders).ok()?,
+        max_header_size: usize::try_from(values.proxy_maxheadersize).ok()?,
+        max_target_size: usize::try_from(values.proxy_maxtargetsize).ok()?,
+        flush_interval: duration::positive(values.proxy_flushinterval),
+        global_flush_interval: duration::positive(values.proxy_globalflushinterval),
+    })
+}
+
+fn trusted(settings: &mut Settings) -> Option<Vec<ipnet::IpNet>> {
+    if !settings.explicit("proxy.trusted") {
+        settings.report.say(
+            Level::Warn,
+            "proxy.trusted is not set: forwarding headers such as X-Forwarded-For are believed from everybody; list the networks of your balancers, or leave it empty to believe nobody",
+        );
+        return None;
+    }
+    let mut networks = Vec::new();
+    for word in settings.values.proxy_trusted.clone() {
+        match listeners::network(&word) {
+            Some(network) => networks.push(network),
+            None => settings.mistake(
+                "proxy.trusted",
+                &format!("{word:?} is no network; write 10.0.0.0/8 or 10.1.2.3, with commas between them"),
+            ),
+        }
+    }
+    Some(networks)
+}
+
+fn registry(
+    settings: &mut Settings,
+    environment: &Environment,
+    machine: &Machine,
+    admin: Option<&Listener>,
+) -> Option<registry::Config> {
+    let values = settings.values.clone();
+    let backend = match values.registry_backend.as_str() {
+        "consul" => registry::Backend::Consul(Box::new(consul_backend(settings, environment, machine, admin)?)),
+        "static" => registry::Backend::Static {
+            routes: values.registry_static_routes,
+            page: values.registry_static_noroutehtml,
+        },
+        "file" => {
+            if values.registry_file_path.is_empty() {
+                settings.mistake("registry.file.path", "registry.backend=file needs a file with route commands");
+            }
+            let page = PathBuf::from(values.registry_file_noroutehtmlpath);
+            registry::Backend::File {
+                path: values.registry_file_path.into(),
+                page: (!page.as_os_str().is_empty()).then_some(page),
+            }
+        }
+        "custom" => {
+            if values.registry_custom_host.is_empty() {
+                settings.mistake("registry.custom.host", "registry.backend=custom needs a host:port to ask");
+            }
+            if !matches!(values.registry_custom_scheme.as_str(), "http" | "https") {
+                settings.warn("registry.custom.scheme", "neither http nor https; nothing can be asked that way");
+            }
+            registry::Backend::Custom(registry::CustomConfig {
+                host: values.registry_custom_host,
+                scheme: values.registry_custom_scheme,
+                path: values.registry_custom_path,
+                query: values.registry_custom_queryparams,
+                skip_verify: values.registry_custom_check_tls_skip_verify,
+                timeout: duration::positive(values.registry_custom_timeout),
+                poll_interval: duration::positive(values.registry_custom_pollinterval),
+                page: values.registry_custom_noroutehtml,
+            })
+        }
+        other => {
+            let hint = near(other, BACKENDS.iter().copied()).map(|b| format!(" Did you mean {b}?")).unwrap_or_default();
+            settings.mistake(
+                "registry.backend",
+                &format!("Unknown registry backend {other}; write {}.{hint}", kind::or(BACKENDS)),
+            );
+            return None;
+        }
+    };
+    Some(registry::Config {
+        backend,
+        timeout: duration::positive(values.registry_timeout),
+        retry: duration::positive(values.registry_retry),
+        settings: route::Settings {
+            matcher: match values.proxy_matcher.as_str() {
+                "glob" => route::Matcher::Glob,
+                "iprefix" => route::Matcher::IPrefix,
+                _ => route::Matcher::Prefix,
+            },
+            globs: !values.glob_matching_disabled,
+        },
+        log: routes_log(settings),
+    })
+}
+
+fn consul_backend(
+    settings: &mut Settings,
+    environment: &Environment,
+    machine: &Machine,
+    admin: Option<&Listener>,
+) -> Option<registry::ConsulConfig> {
+    let values = settings.values.clone();
+    if values.registry_consul_allow_stale && values.registry_consul_require_consistent {
+        let line = "registry.consul.allowStale and registry.consul.requireConsistent cannot both be true; write registry.consul.requireConsistent=false";
+        settings.mistake("registry.consul.allowStale", line);
+    }
+    if !matches!(values.registry_consul_checks_required.as_str(), "one" | "all") {
+        settings.warn("registry.consul.checksRequired", "means one; write one or all");
+    }
+    if values.registry_consul_service_status.is_empty() {
+        settings.warn(
+            "registry.consul.service.status",
+            "no check state counts as good, so nothing is ever routed; write passing",
+        );
+    }
+    let client = consul_client(settings, environment);
+    let announce = announce(settings, machine, admin);
+    Some(registry::ConsulConfig {
+        client: client?,
+        kv_path: without_slash(&values.registry_consul_kvpath),
+        page_path: without_slash(&values.registry_consul_noroutehtmlpath),
+        tag_prefix: values.registry_consul_tagprefix,
+        service_status: values.registry_consul_service_status,
+        checks_all: values.registry_consul_checks_required == "all",
+        service_monitors: usize::try_from(values.registry_consul_service_monitors.max(1)).unwrap_or(1),
+        poll_interval: duration::positive(values.registry_consul_pollinterval),
+        register: values.registry_consul_register_enabled && !announce.addr.is_empty(),
+        announce,
+    })
+}
+
+fn consul_client(settings: &mut Settings, environment: &Environment) -> Option<consul::Config> {
+    let values = settings.values.clone();
+    let (scheme, addr, path_prefix) = match consul_addr(&values.registry_consul_addr) {
+        Ok(parts) => parts,
+        Err(reason) => {
+            settings.mistake("registry.consul.addr", reason);
+            return None;
+        }
+    };
+    let filled = |name: &str| environment.filled(name).map(str::to_owned);
+    let option = |value: &str, name: &str| Some(value.to_owned()).filter(|v| !v.is_empty()).or_else(|| filled(name));
+    if !values.registry_consul_token.is_empty() && !values.registry_consul_tokenfile.is_empty() {
+        settings.warn("registry.consul.tokenfile", "not used, since registry.consul.token is set too");
+    }
+    let token = if !values.registry_consul_token.is_empty() {
+        consul::Token::Value(values.registry_consul_token)
+    } else if let Some(file) = option(&values.registry_consul_tokenfile, "CONSUL_HTTP_TOKEN_FILE") {
+        consul::Token::File(file.into())
+    } else {
+        filled("CONSUL_HTTP_TOKEN").map_or(consul::Token::None, consul::Token::Value)
+    };
+    let tls = consul::Tls {
+        key_file: option(&values.registry_consul_tls_keyfile, "CONSUL_CLIENT_KEY"),
+        cert_file: option(&values.registry_consul_tls_certfile, "CONSUL_CLIENT_CERT"),
+        ca_file: option(&values.registry_consul_tls_cafile, "CONSUL_CACERT"),
+        ca_path: option(&values.registry_consul_tls_capath, "CONSUL_CAPATH"),
+        server_name: filled("CONSUL_TLS_SERVER_NAME"),
+        insecure_skip_verify: values.registry_consul_tls_insecureskipverify
+            || filled("CONSUL_HTTP_SSL_VERIFY").is_some_and(|text| number::boolean(&text) == Some(false)),
+    };
+    if scheme == "https" && tls.key_file.is_some() != tls.cert_file.is_some() {
+        let key = if tls.key_file.is_some() { "registry.consul.tls.certfile" } else { "registry.consul.tls.keyfile" };
+        settings.mistake(key, "client key and certificate for Consul must be given together");
+    }
+    Some(consul::Config {
+        addr,
+        scheme,
+        path_prefix,
+        token,
+        namespace: option(&values.registry_consul_namespace, "CONSUL_NAMESPACE"),
+        partition: filled("CONSUL_PARTITION"),
+        consistency: match (values.registry_consul_require_consistent, values.registry_consul_allow_stale) {
+            (true, _) => consul::Consistency::Consistent,
+            (false, true) => consul::Consistency::Stale,
+            (false, false) => consul::Consistency::Default,
+        },
+        tls,
+    })
+}
+
+/// Scheme, `host:port` or `unix://path`, path below which the API lives. Everything but paths is in lower case.
+fn consul_addr(text: &str) -> Result<(String, String, String), &'static str> {
+    let text = text.trim();
+    let starts = |prefix: &str| text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    if starts("unix://") {
+        let path = &text["unix://".len()..];
+        return if path.starts_with('/') {
+            Ok(("http".to_owned(), format!("unix://{path}"), String::new()))
+        } else {
+            Err("write the socket with its whole path, as in unix:///run/consul.sock")
+        };
+    }
+    let (scheme, rest) = if starts("https://") {
+        ("https", &text["https://".len()..])
+    } else if starts("http://") {
+        ("http", &text["http://".len()..])
+    } else {
+        ("http", text)
+    };
+    let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    if host.is_empty()
+        || host.contains("://")
+        || host.contains(['?', '#', '@'])
+        || host.chars().any(char::is_whitespace)
+    {
+        return Err("no address of a Consul agent; write host:port, http(s)://host:port or unix:///path");
+    }
+    let path = path.trim_end_matches('/');
+    // The API's own first element is not part of where it lives.
+    let path = path.strip_suffix("/v1").unwrap_or(path);
+    Ok((scheme.to_owned(), host.to_lowercase(), path.to_owned()))
+}
+
+fn announce(settings: &mut Settings, machine: &Machine, admin: Option<&Listener>) -> registry::Announce {
+    const KEY: &str = "registry.consul.register.addr";
+    let explicit = settings.explicit(KEY);
+    let addr = if explicit {
+        let text = settings.values.registry_consul_register_addr.clone();
+        sockaddr::expand(&text, &machine.interfaces).unwrap_or_else(|reason| {
+            settings.mistake(KEY, &format!("failed to consul service address: {reason}"));
+            String::new()
+        })
+    } else {
+        admin.map(|listener| listener.config.addr.clone()).unwrap_or_default()
+    };
+    if settings.values.registry_consul_register_enabled && !settings.faulty(KEY) && !settings.faulty("ui.addr") {
+        let port = addr.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        if addr.is_empty() && !explicit {
+            settings.report.say(
+                Level::Warn,
+                "ui.addr is empty: not registering in Consul, since there is nothing that it could check",
+            );
+        } else if port.is_none() {
+            let line = if explicit {
+                "write host:port with a number as port"
+            } else {
+                "the address of ui.addr has no number as port; set this to host:port"
+            };
+            settings.mistake(KEY, line);
+        }
+    }
+    let values = &settings.values;
+    registry::Announce {
+        name: values.registry_consul_register_name.clone(),
+        addr,
+        local_ip: sockaddr::local_ip(&machine.interfaces),
+        check_scheme: if admin.is_some_and(|listener| listener.source.is_some()) { "https" } else { "http" }.to_owned(),
+        tags: values.registry_consul_register_tags.clone(),
+        check_interval: duration::positive(values.registry_consul_register_check_interval),
+        check_timeout: duration::positive(values.registry_consul_register_check_timeout),
+        check_tls_skip_verify: values.registry_consul_register_check_tls_skip_verify,
+    }
+}
+
+fn without_slash(path: &str) -> String {
+    path.strip_prefix('/').unwrap_or(path).to_owned()
+}
+
+/// What `log.routes.format` says, which the older key overrides.
+pub(crate) fn routes_format(settings: &Settings) -> &str {
+    let values = &settings.values;
+    if values.proxy_log_routes.is_empty() { &values.log_routes_format } else { &values.proxy_log_routes }
+}
+
+fn routes_log(settings: &mut Settings) -> registry::RoutesLog {
+    let format = routes_format(settings).to_owned();
+    match format.as_str() {
+        "delta" => registry::RoutesLog::Delta,
+        "all" => registry::RoutesLog::All,
+        "detail" => registry::RoutesLog::Detail,
+        "none" => registry::RoutesLog::Off,
+        other => {
+            let line = format!(
+                "Invalid route format {other:?}. Defaulting to \"delta\"; there are delta, all, detail and none"
+            );
+            settings.report.say(Level::Warn, line);
+            registry::RoutesLog::Delta
+        }
+    }
+}
+
+fn log(settings: &mut Settings) -> Log {
+    let level = settings.values.log_level.parse().unwrap_or_else(|()| {
+        let line = format!(
+            "Cannot set log level to {}; there are TRACE, DEBUG, INFO, WARN, ERROR and FATAL",
+            settings.values.log_level
+        );
+        settings.report.say(Level::Warn, line);
+        Level::Info
+    });
+    Log { level }
+}
+
+fn metrics(settings: &mut Settings, machine: &Machine) -> Option<metrics::Config> {
+    let mut targets: Vec<String> = Vec::new();
+    for target in settings.values.metrics_target.clone() {
+        if target == "statsd" {
+            settings.mistake("metrics.target", "statsd support has been removed in favor of statsd_raw");
+        } else if pending::METRICS_TARGETS.contains(&target.as_str()) {
+            settings.mistake(
+                "metrics.target",
+                &format!("{target} is not built yet; nothing would be sent: write prometheus, or nothing"),
+            );
+        } else if target != "prometheus" {
+            let known = pending::METRICS_TARGETS.iter().copied().chain(["prometheus"]);
+            let hint = near(&target, known).map(|t| format!("; did you mean {t}?")).unwrap_or_default();
+            settings.mistake("metrics.target", &format!("invalid metrics backend {target}{hint}"));
+        } else if !targets.contains(&target) {
+            targets.push(target);
+        }
+    }
+    if targets.iter().any(|target| matches!(target.as_str(), "statsd_raw" | "dogstatsd" | "graphite"))
+        && settings.values.metrics_interval <= 0
+    {
+        settings.mistake("metrics.interval", "must be above 0 for exporters that push");
+    }
+    let prefix = match settings.values.metrics_prefix.as_str() {
+        "default" => DEFAULT_PREFIX.to_owned(),
+        text => text.to_owned(),
+    };
+    let prefix = template::expand(&prefix, &PrefixScope { hostname: &machine.hostname, program: "fabio" })
+        .unwrap_or_else(|reason| {
+            let line = format!("metrics: invalid Prefix template: {reason}; write for instance {DEFAULT_PREFIX}");
+            settings.mistake("metrics.prefix", &line);
+            String::new()
+        });
+    if !settings.values.metrics_prometheus_path.starts_with('/') {
+        settings.mistake("metrics.prometheus.path", "must begin with /");
+    }
+    let buckets = &mut settings.values.metrics_prometheus_buckets;
+    if buckets.is_empty() {
+        buckets.extend_from_slice(BUCKETS);
+    }
+    if !buckets.is_sorted_by(|a, b| a < b) {
+        settings.mistake("metrics.prometheus.buckets", "must increase from one to the next");
+    }
+    let values = &settings.values;
+    Some(metrics::Config {
+        targets,
+        prefix,
+        names: values.metrics_names.clone(),
+        interval: duration::positive(values.metrics_interval),
+        prometheus_subsystem: values.metrics_prometheus_subsystem.clone(),
+        prometheus_path: values.metrics_prometheus_path.clone(),
+        prometheus_buckets: values.metrics_prometheus_buckets.clone(),
+    })
+}
+
+fn workers(settings: &Settings, environment: &Environment, machine: &Machine) -> usize {
+    let asked = environment.filled("GOMAXPROCS").and_then(|text| number::int(text).ok()).filter(|n| *n > 0);
+    match usize::try_from(asked.unwrap_or(settings.values.runtime_gomaxprocs)) {
+        Ok(n) if n > 0 => n.min(MAX_WORKERS),
+        _ => machine.cpus,
+    }
+}
+
+/// Options of features that are still to be built, with a value that asks for them.
+fn unbuilt(settings: &mut Settings) {
+    let asked: Vec<(&'static str, &'static str)> = settings
+        .given()
+        .filter_map(|(spec, given)| match spec.status {
+            Status::Pending(loss) => {
+                let differs = spec.kind.read(spec.key, &given.text) != spec.kind.read(spec.key, spec.default);
+                differs.then_some((spec.key, loss))
+            }
+            _ => None,
+        })
+        .collect();
+    for (key, loss) in asked {
+        // What is wrong with the value itself comes first.
+        if !settings.faulty(key) {
+            settings.mistake(key, &format!("not built yet, and without it {loss}; remove it"));
+        }
+    }
+}
+
+const BACKENDS: &[&str] = &["consul", "static", "file", "custom"];
+
+const DEFAULT_PREFIX: &str = "{{clean .Hostname}}.{{clean .Exec}}";
+
+/// Seconds.
+const BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Also the bound of `runtime.gomaxprocs`.
+const MAX_WORKERS: usize = 1024;

@@ -1,0 +1,15 @@
+//! Values that are known and not built yet: they refuse to start rather than be ignored in silence. Whole options that wait
+//! are marked so in the table of options. When one is built, its word is removed here.
+
+/// `proto=` of listeners.
+pub(crate) const PROTOS: &[&str] = &["tcp", "tcp+sni", "tcp-dynamic", "https+tcp+sni", "grpc", "grpcs"];
+
+/// `type=` of certificate sources.
+pub(crate) const CERT_TYPES: &[&str] = &["path", "http", "consul", "vault", "vault-pki"];
+
+/// Options of certificate sources.
+pub(crate) const CERT_OPTIONS: &[&str] = &["clientca", "caupgcn"];
+
+/// `metrics.target`.
+pub(crate) const METRICS_TARGETS: &[&str] =
+    &["stdout", "flat", "label", "statsd_raw", "dogstatsd", "circonus", "graphite"];
