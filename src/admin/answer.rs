@@ -83,7 +83,7 @@ async fn dispatch(state: &State, request: Request<Incoming>) -> Answer {
     };
     match *request.method() {
         Method::GET => manual::read(state, suffix, query).await,
-        Method::PUT => manual::write(state, &suffix.to_owned(), request).await,
+        Method::PUT => manual::write(state, suffix, request).await,
         _ => not_allowed("GET, PUT"),
     }
 }

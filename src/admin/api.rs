@@ -4,8 +4,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
+use http::StatusCode;
 
-use super::answer::{Answer, text};
+use super::answer::{Answer, error, text};
 use super::json::{self, Object, array};
 use super::target::has;
 use super::{Health, State};
@@ -17,15 +18,28 @@ pub(super) fn config(state: &State, query: Option<&str>) -> Answer {
 
 pub(super) async fn routes(state: &State, query: Option<&str>) -> Answer {
     let snapshot = state.views.table.load_full();
-    if has(query, "raw") {
+    let (content_type, body) = if has(query, "raw") {
         // Without a charset, as fabio.
-        return text("text/plain", format!("{}\n", snapshot.table.listing()));
+        ("text/plain", aside(move || format!("{}\n", snapshot.table.listing())).await)
+    } else {
+        let compact = state.routes.lock().await.of(snapshot).await;
+        let wanted = match compact {
+            Some(compact) if has(query, "pretty") => {
+                aside(move || json::pretty(&String::from_utf8_lossy(&compact))).await
+            }
+            compact => compact,
+        };
+        (JSON, wanted)
+    };
+    match body {
+        Some(body) => text(content_type, body),
+        None => error(StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
     }
-    let compact = state.routes.lock().await.of(&snapshot);
-    match std::str::from_utf8(&compact) {
-        Ok(compact) if has(query, "pretty") => text(JSON, json::pretty(compact)),
-        _ => text(JSON, compact),
-    }
+}
+
+/// Puts a large table into words where nobody else waits. `None`: that panicked.
+async fn aside(work: impl FnOnce() -> String + Send + 'static) -> Option<Bytes> {
+    tokio::task::spawn_blocking(work).await.ok().map(Bytes::from)
 }
 
 /// The routes of one table in JSON.
@@ -37,12 +51,13 @@ pub(super) struct RoutesCache {
 }
 
 impl RoutesCache {
-    fn of(&mut self, snapshot: &Arc<Snapshot>) -> Bytes {
-        if self.table.upgrade().is_none_or(|known| !Arc::ptr_eq(&known, snapshot)) {
-            self.json = routes_json(&snapshot.table).into();
-            self.table = Arc::downgrade(snapshot);
+    async fn of(&mut self, snapshot: Arc<Snapshot>) -> Option<Bytes> {
+        if self.table.upgrade().is_none_or(|known| !Arc::ptr_eq(&known, &snapshot)) {
+            let table = Arc::downgrade(&snapshot);
+            self.json = aside(move || routes_json(&snapshot.table)).await?;
+            self.table = table;
         }
-        self.json.clone()
+        Some(self.json.clone())
     }
 }
 

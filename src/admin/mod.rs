@@ -61,6 +61,8 @@ pub struct State {
     views: Views,
     /// The last answer of `/api/routes`: large tables are put into words once, not once per reader.
     routes: tokio::sync::Mutex<api::RoutesCache>,
+    /// A permit per open connection.
+    connections: tokio::sync::Semaphore,
 }
 
 impl State {
@@ -69,6 +71,7 @@ impl State {
             "" => String::new(),
             path => format!("/{path}"),
         };
-        Arc::new(Self { config, base, views, routes: Default::default() })
+        let connections = tokio::sync::Semaphore::new(serve::CONNECTIONS_MAX);
+        Arc::new(Self { config, base, views, routes: Default::default(), connections })
     }
 }

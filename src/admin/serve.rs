@@ -10,53 +10,46 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::stall::Impatient;
 use super::{State, answer};
+use crate::life::{Phase, Watch};
 
-/// Serves until `stop` becomes true, then ends idle connections, finishes requests under way, and returns.
-///
-/// `stop` is the end of the admin listener, not the beginning of the drain: while the process drains, `/health` must
-/// still be there to say so.
-pub async fn serve(listener: TcpListener, state: Arc<State>, mut stop: watch::Receiver<bool>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+/// Serves until [`Phase::Closing`], then ends idle connections, finishes requests under way, and returns. While the
+/// process is only leaving, everything is still served: `/health` must be there to say so.
+pub async fn serve(listener: TcpListener, state: Arc<State>, mut life: Watch) {
     let mut connections = JoinSet::new();
-    let watched = stop.clone();
-    let accepted = async {
-        loop {
-            // First a place, then a connection: those beyond the limit wait in the kernel's queue.
-            let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "admin listener: cannot accept");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                }
-            };
-            while connections.try_join_next().is_some() {}
-            let (state, stop) = (state.clone(), watched.clone());
-            connections.spawn(async move {
-                let _permit = permit;
-                serve_connection(stream, state, stop).await;
-            });
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = life.reached(Phase::Closing) => break,
+            accepted = listener.accept() => accepted,
+        };
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, _)) => {
+                connections.spawn(serve_connection(stream, state.clone(), life.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "admin listener: cannot accept");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
         }
-    };
-    tokio::select! {
-        () = accepted => {}
-        () = stopped(&mut stop) => {}
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
 /// Serves one connection: of a socket, or with TLS already done. Ends as [`serve`] does.
-pub async fn serve_connection<IO>(io: IO, state: Arc<State>, mut stop: watch::Receiver<bool>)
+pub async fn serve_connection<IO>(io: IO, state: Arc<State>, mut life: Watch)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let Ok(_permit) = state.connections.try_acquire() else {
+        tracing::debug!("admin listener: too many connections");
+        return;
+    };
     let listen = &state.config.listen;
     let or = |configured: Duration, default| if configured.is_zero() { default } else { configured };
     let (head, write) = (or(listen.read_timeout, HEAD_TIMEOUT), or(listen.write_timeout, WRITE_TIMEOUT));
@@ -75,7 +68,7 @@ where
 
     let result = tokio::select! {
         result = connection.as_mut() => result,
-        () = stopped(&mut stop) => {
+        () = life.reached(Phase::Closing) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -85,13 +78,8 @@ where
     }
 }
 
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A sender that is gone means the same as `true`.
-    let _ = stop.wait_for(|stop| *stop).await;
-}
-
 /// For a person, a few scripts and the health checks of Consul this is plenty.
-const CONNECTIONS_MAX: usize = 512;
+pub(super) const CONNECTIONS_MAX: usize = 512;
 /// Also bounds how long a kept-alive connection may be idle. Longer than the ten seconds between Consul's checks.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);

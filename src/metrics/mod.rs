@@ -25,6 +25,8 @@ use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
+use crate::life;
+
 pub use prefix::{DEFAULT_PREFIX, PrefixError, expand_prefix};
 pub use series::Counter;
 pub use targets::TargetSeries;
@@ -123,8 +125,17 @@ impl Metrics {
         text
     }
 
-    /// Clears up after targets that are gone, and empties buffers. To be called every few seconds by the control plane.
-    pub fn upkeep(&self) {
+    /// Clears up after targets that are gone, and empties buffers, every few seconds until the end.
+    pub async fn run(self, mut life: life::Watch) {
+        loop {
+            tokio::select! {
+                () = life.reached(life::Phase::Ended) => return,
+                () = tokio::time::sleep(UPKEEP) => self.upkeep(),
+            }
+        }
+    }
+
+    fn upkeep(&self) {
         self.0.targets.upkeep();
         facade::handle().run_upkeep();
     }
@@ -148,4 +159,6 @@ impl Metrics {
 
 /// Label sets of targets that are counted apart. 100,000 routes are what a table is built for.
 const TARGETS_MAX: usize = 200_000;
+/// Rendering does the same; this is for the time when nobody scrapes.
+const UPKEEP: Duration = Duration::from_secs(5);
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";

@@ -160,6 +160,7 @@ async function showStatus() {
     const parts = [`${status.table.routes} routes, ${status.table.targets} targets`];
     if (status.table.age !== null) parts.push(`table changed ${ago(status.table.age)}`);
     if (!status.ready) parts.push(`not ready: ${status.reason}`);
+    for (const source of status.sources.filter((source) => !source.up)) parts.push(`${source.name} does not answer`);
     at("status").textContent = parts.join(" \u00b7 ");
 
     at("sources").hidden = status.sources.length === 0;
