@@ -1,0 +1,64 @@
+//! What the data plane reads, and the places in it where others hang their state.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use super::Table;
+
+/// What the data plane reads: a table and the page for requests without a route.
+#[derive(Default)]
+pub struct Snapshot {
+    pub table: Arc<Table>,
+    /// The no-route page; empty when there is none.
+    pub page: Arc<str>,
+}
+
+/// The one current [`Snapshot`]. Readers never wait.
+#[derive(Default)]
+pub struct LiveTable(arc_swap::ArcSwap<Snapshot>);
+
+impl LiveTable {
+    /// Take it once per request, and drop it before waiting for anything.
+    pub fn load(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+        self.0.load()
+    }
+
+    pub fn load_full(&self) -> Arc<Snapshot> {
+        self.0.load_full()
+    }
+
+    pub fn store(&self, snapshot: Snapshot) {
+        self.0.store(Arc::new(snapshot));
+    }
+}
+
+/// A place to hang state on. The table never looks inside.
+#[derive(Default)]
+pub struct Slot(OnceLock<Arc<dyn Any + Send + Sync>>);
+
+impl Slot {
+    pub fn is_empty(&self) -> bool {
+        self.0.get().is_none()
+    }
+
+    /// Does nothing if something hangs there already.
+    pub fn fill(&self, state: Arc<dyn Any + Send + Sync>) {
+        let _ = self.0.set(state);
+    }
+
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.get()?.downcast_ref()
+    }
+
+    /// The handle itself, to keep it beyond the table.
+    pub fn share<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::downcast(self.0.get()?.clone()).ok()
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_empty() { "Slot(empty)" } else { "Slot(filled)" })
+    }
+}

@@ -1,0 +1,131 @@
+//! Options of a target, as written and as what they mean.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use super::{Access, Redirect, path};
+
+/// Options of a target, raw and parsed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// As written, in order of keys. Also those that mean nothing to us.
+    pub raw: BTreeMap<String, String>,
+    /// As written. Compared with the decoded path; see [`path::Cleaned::strip`].
+    pub strip: Option<String>,
+    /// With its leading slash, without dot segments, and with escapes for what a request target cannot carry.
+    pub prepend: Option<String>,
+    pub host: Option<HostOption>,
+    pub redirect: Option<Redirect>,
+    pub access: Access,
+    /// Name of a scheme in `proxy.auth`.
+    pub auth: Option<String>,
+    pub tls_skip_verify: bool,
+    pub proxy_protocol: bool,
+    pub register: Option<Arc<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostOption {
+    /// The address of the target.
+    Destination,
+    Name(String),
+}
+
+impl Options {
+    /// `k=v k=v`, in order of keys; a key without a value is printed `k=`.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (key, value) in &self.raw {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(key);
+            text.push('=');
+            text.push_str(value);
+        }
+        text
+    }
+
+    /// Gives a meaning to the options. An error is a reason not to have the route at all; the text beside the options is
+    /// a reason why the route is closed.
+    pub(super) fn parse(raw: BTreeMap<String, String>) -> Result<(Arc<Self>, Option<String>), String> {
+        if raw.is_empty() {
+            return Ok((NONE.clone(), None));
+        }
+        let given = |key: &str| raw.get(key).map(String::as_str);
+        let filled = |key: &str| given(key).filter(|value| !value.is_empty());
+        let host = match filled("host") {
+            None => None,
+            Some("dst") => Some(HostOption::Destination),
+            Some(name) if name.bytes().all(|b| b.is_ascii_graphic()) => Some(HostOption::Name(name.to_owned())),
+            Some(name) => return Err(format!("host={name:?} is no host name; write host=dst or an ASCII name")),
+        };
+        let redirect = given("redirect").map(Redirect::parse).transpose()?;
+        let (access, warning) = Access::parse(given("allow"), given("deny"));
+        let options = Self {
+            strip: filled("strip").map(str::to_owned),
+            prepend: filled("prepend").map(path::presentable),
+            host,
+            redirect,
+            access,
+            auth: filled("auth").map(str::to_owned),
+            tls_skip_verify: given("tlsskipverify") == Some("true"),
+            proxy_protocol: given("pxyproto") == Some("true"),
+            register: filled("register").map(Into::into),
+            raw,
+        };
+        Ok((Arc::new(options), warning))
+    }
+}
+
+/// Reads `k=v k=v`: separated by white space, cut at the first `=`, the last one of a key counts.
+pub(super) fn split(text: &str) -> BTreeMap<String, String> {
+    text.split_whitespace().map(pair).collect()
+}
+
+pub(super) fn pair(option: &str) -> (String, String) {
+    let (key, value) = option.split_once('=').unwrap_or((option, ""));
+    (key.to_owned(), value.to_owned())
+}
+
+/// Most targets have no options, and one empty value serves them all.
+static NONE: LazyLock<Arc<Options>> = LazyLock::new(Arc::default);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meanings() {
+        let (o, warning) = Options::parse(split(
+            "strip=/a prepend=b host=x.com tlsskipverify=true pxyproto=true register=r auth=basic deny=ip:10.0.0.0/8 blimp a=b=c a=d grpcservername=g weight=7",
+        ))
+        .unwrap();
+        assert_eq!(warning, None);
+        assert_eq!((o.strip.as_deref(), o.prepend.as_deref()), (Some("/a"), Some("/b")));
+        assert_eq!(o.host, Some(HostOption::Name("x.com".into())));
+        assert_eq!((o.tls_skip_verify, o.proxy_protocol), (true, true));
+        assert_eq!((o.register.as_deref(), o.auth.as_deref()), (Some("r"), Some("basic")));
+        assert!(matches!(o.access, Access::Deny(_)));
+        assert_eq!(
+            o.text(),
+            "a=d auth=basic blimp= deny=ip:10.0.0.0/8 grpcservername=g host=x.com prepend=b pxyproto=true register=r strip=/a tlsskipverify=true weight=7"
+        );
+    }
+
+    #[test]
+    fn booleans_are_true_only_for_true() {
+        for value in ["", "1", "TRUE", "yes", "false"] {
+            let (o, _) = Options::parse(split(&format!("tlsskipverify={value} pxyproto={value}"))).unwrap();
+            assert!(!o.tls_skip_verify && !o.proxy_protocol, "{value}");
+        }
+    }
+
+    #[test]
+    fn empty_values_mean_nothing() {
+        let (o, warning) = Options::parse(split("strip= prepend= host= auth= register=")).unwrap();
+        assert_eq!(warning, None);
+        assert_eq!(Options { raw: Default::default(), ..(*o).clone() }, Options::default());
+    }
+}

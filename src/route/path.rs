@@ -1,0 +1,385 @@
+//! Request paths: decoded once for matching, cleaned of dot segments and double slashes, escapes kept for forwarding.
+//!
+//! What is matched, checked and forwarded is one and the same cleaned path, so there is no way around a rule: encoded
+//! slashes and dots count as slashes and dots. Everything else goes on exactly as it came.
+
+use std::borrow::Cow;
+
+use super::Options;
+
+/// A request path in its two forms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cleaned<'a> {
+    /// Cleaned, escapes as they came. This is what is forwarded.
+    pub raw: Cow<'a, str>,
+    /// Cleaned and decoded once. This is what is matched. Need not be UTF-8.
+    pub decoded: Cow<'a, [u8]>,
+}
+
+/// Empty becomes `/`. Without escapes, double slashes and dot segments nothing is copied.
+pub fn clean(raw: &str) -> Cleaned<'_> {
+    if raw.is_empty() {
+        return Cleaned { raw: Cow::Borrowed("/"), decoded: Cow::Borrowed(b"/") };
+    }
+    if !raw.starts_with('/') {
+        let rooted = format!("/{raw}");
+        let cleaned = clean(&rooted);
+        return Cleaned {
+            raw: Cow::Owned(cleaned.raw.into_owned()),
+            decoded: Cow::Owned(cleaned.decoded.into_owned()),
+        };
+    }
+    let decoded = decode(raw);
+    if is_clean(&decoded) { Cleaned { raw: Cow::Borrowed(raw), decoded } } else { rebuild(raw) }
+}
+
+impl Cleaned<'_> {
+    /// The raw path without a prefix, always with a leading slash; `None` if it is no prefix. The prefix is compared
+    /// after decoding both once, byte by byte; it need not end where a segment ends.
+    pub fn strip(&self, prefix: &str) -> Option<Cow<'_, str>> {
+        let rest = self.without(prefix)?;
+        if rest.starts_with('/') {
+            return Some(Cow::Borrowed(rest));
+        }
+        if rest.is_empty() {
+            return Some(Cow::Borrowed("/"));
+        }
+        if byte_at(rest.as_bytes(), 0).0 == b'/' {
+            return Some(Cow::Owned(format!("/{}", &rest[3..])));
+        }
+        // A prefix that ends inside a segment can leave a dot segment: strip=/foo of /foo../x.
+        Some(Cow::Owned(clean(rest).raw.into_owned()))
+    }
+
+    /// The path to send: `strip`, then `prepend`.
+    pub fn forward(&self, options: &Options) -> Cow<'_, str> {
+        let stripped = options.strip.as_deref().and_then(|prefix| self.strip(prefix));
+        let path = stripped.unwrap_or(Cow::Borrowed(&self.raw));
+        match options.prepend.as_deref() {
+            None | Some("" | "/") => path,
+            Some(prefix) => Cow::Owned([prefix, &path].concat()),
+        }
+    }
+
+    /// What is left of the raw path behind a prefix, as it is.
+    pub(super) fn without(&self, prefix: &str) -> Option<&str> {
+        if !prefix.contains('%') && !self.raw.contains('%') {
+            return self.raw.strip_prefix(prefix);
+        }
+        let mut decoded = self.decoded.iter();
+        let mut at = 0;
+        let mut length = 0;
+        while at < prefix.len() {
+            let (byte, width) = byte_at(prefix.as_bytes(), at);
+            if decoded.next() != Some(&byte) {
+                return None;
+            }
+            at += width;
+            length += 1;
+        }
+        let raw = self.raw.as_bytes();
+        let mut at = 0;
+        for _ in 0..length {
+            if at >= raw.len() {
+                return None;
+            }
+            at += byte_at(raw, at).1;
+        }
+        self.raw.get(at..)
+    }
+}
+
+/// Percent-escapes decoded once; what is no escape stays.
+pub(super) fn decode(text: &str) -> Cow<'_, [u8]> {
+    let bytes = text.as_bytes();
+    let Some(first) = bytes.iter().position(|b| *b == b'%') else { return Cow::Borrowed(bytes) };
+    let mut decoded = Vec::with_capacity(bytes.len());
+    decoded.extend_from_slice(&bytes[..first]);
+    let mut at = first;
+    while at < bytes.len() {
+        let (byte, width) = byte_at(bytes, at);
+        decoded.push(byte);
+        at += width;
+    }
+    Cow::Owned(decoded)
+}
+
+/// A path of an option as it can stand in a request target: one leading slash, no dot segments, escapes for bytes that
+/// would end the path or the line.
+pub(super) fn presentable(text: &str) -> String {
+    let mut path = String::with_capacity(text.len() + 1);
+    path.push('/');
+    let text = text.trim_start_matches('/');
+    for (at, byte) in text.bytes().enumerate() {
+        let kept = match byte {
+            b'%' => byte_at(text.as_bytes(), at).1 == 3,
+            b'?' | b'#' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => false,
+            _ => byte.is_ascii_graphic(),
+        };
+        if kept {
+            path.push(char::from(byte));
+        } else {
+            push_escape(&mut path, byte);
+        }
+    }
+    let decoded = decode(&path);
+    let dots = decoded.split(|b| *b == b'/').any(|segment| matches!(segment, b"." | b".."));
+    if dots || decoded.starts_with(b"//") { clean(&path).raw.into_owned() } else { path }
+}
+
+pub(super) fn push_escape(out: &mut String, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    out.push('%');
+    out.push(char::from(HEX[usize::from(byte >> 4)]));
+    out.push(char::from(HEX[usize::from(byte & 15)]));
+}
+
+/// The decoded byte at a place, and how many raw bytes stand for it.
+fn byte_at(bytes: &[u8], at: usize) -> (u8, usize) {
+    if bytes[at] == b'%'
+        && let Some(&[high, low]) = bytes.get(at + 1..at + 3)
+        && let (Some(high), Some(low)) = (hex(high), hex(low))
+    {
+        return (high << 4 | low, 3);
+    }
+    (bytes[at], 1)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// Has it neither double slashes nor dot segments? `decoded` begins with a slash.
+fn is_clean(decoded: &[u8]) -> bool {
+    let ends = |at: usize| matches!(decoded.get(at), None | Some(b'/'));
+    let mut rest = decoded.iter().enumerate();
+    rest.all(|(at, byte)| {
+        *byte != b'/'
+            || match decoded.get(at + 1) {
+                Some(b'/') => false,
+                Some(b'.') => !(ends(at + 2) || (decoded[at + 2] == b'.' && ends(at + 3))),
+                _ => true,
+            }
+    })
+}
+
+fn rebuild(raw: &str) -> Cleaned<'static> {
+    let bytes = raw.as_bytes();
+    let mut kept = String::with_capacity(raw.len());
+    let mut decoded: Vec<u8> = Vec::with_capacity(raw.len());
+    // The slashes since the last segment that stays: is a plain one among them? If not they were all encoded, and the
+    // one that is kept stays encoded.
+    let mut plain = false;
+    let mut at = 0;
+    while at < bytes.len() {
+        let (_, width) = byte_at(bytes, at);
+        plain |= width == 1 || kept.is_empty();
+        let slash = if plain { "/" } else { &raw[at..at + width] };
+        at += width;
+
+        let start = at;
+        let base = decoded.len();
+        decoded.push(b'/');
+        while at < bytes.len() {
+            let (byte, width) = byte_at(bytes, at);
+            if byte == b'/' {
+                break;
+            }
+            decoded.push(byte);
+            at += width;
+        }
+        let last = at == bytes.len();
+        match &decoded[base + 1..] {
+            b"" if last => kept.push_str(slash),
+            b"" | b"." => decoded.truncate(base),
+            b".." => {
+                decoded.truncate(base);
+                decoded.truncate(decoded.iter().rposition(|b| *b == b'/').unwrap_or(0));
+                let cut = last_slash(&kept);
+                plain |= kept.as_bytes().get(cut) == Some(&b'/');
+                kept.truncate(cut);
+            }
+            _ => {
+                kept.push_str(slash);
+                kept.push_str(&raw[start..at]);
+                plain = false;
+            }
+        }
+    }
+    if kept.is_empty() {
+        kept.push('/');
+        decoded.push(b'/');
+    }
+    Cleaned { raw: Cow::Owned(kept), decoded: Cow::Owned(decoded) }
+}
+
+/// Where the last slash of a raw path begins, plain or encoded. 0 if there is none.
+fn last_slash(raw: &str) -> usize {
+    let bytes = raw.as_bytes();
+    (0..bytes.len()).rev().find(|at| byte_at(bytes, *at).0 == b'/').unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::route::options;
+
+    fn cleaned(raw: &str) -> (String, String) {
+        let cleaned = clean(raw);
+        (cleaned.raw.into_owned(), String::from_utf8_lossy(&cleaned.decoded).into_owned())
+    }
+
+    #[test]
+    fn table_of_request_targets() {
+        for (request, routed, sent) in [
+            ("/foo%2Fbar", "/foo/bar", "/foo%2Fbar"),
+            ("/foo/../bar", "/bar", "/bar"),
+            ("/foo//bar", "/foo/bar", "/foo/bar"),
+            ("/api%2F..%2Fv2//users/", "/v2/users/", "/v2/users/"),
+            ("/api/users/", "/api/users/", "/api/users/"),
+            ("/a%2F", "/a/", "/a%2F"),
+            ("/%2e%2e/etc", "/etc", "/etc"),
+            ("/../../etc", "/etc", "/etc"),
+            // Decoded once: these are no slash, no end of the path, no dot segment.
+            ("/a%252Fb", "/a%2Fb", "/a%252Fb"),
+            ("/%252e%252e/x", "/%2e%2e/x", "/%252e%252e/x"),
+            ("/a%3Fb", "/a?b", "/a%3Fb"),
+            ("/a%23b", "/a#b", "/a%23b"),
+            ("/100%25", "/100%", "/100%25"),
+            ("/a%00b", "/a\0b", "/a%00b"),
+            ("//host/x", "/host/x", "/host/x"),
+            ("//host", "/host", "/host"),
+            ("///x", "/x", "/x"),
+            ("/foo/.", "/foo", "/foo"),
+            ("/foo/./", "/foo/", "/foo/"),
+            ("/foo/./bar", "/foo/bar", "/foo/bar"),
+            ("/a/b/../", "/a/", "/a/"),
+            ("/a/b/..", "/a", "/a"),
+            ("", "/", "/"),
+            ("/", "/", "/"),
+            ("//", "/", "/"),
+            ("/.", "/", "/"),
+            ("/..", "/", "/"),
+            ("/../", "/", "/"),
+            ("/%2F", "/", "/"),
+            ("/a%2F%2Fb", "/a/b", "/a%2Fb"),
+            ("/a/%2Fb", "/a/b", "/a/b"),
+            ("/a%2F/b", "/a/b", "/a/b"),
+            ("/a%2fb%2f..%2fc", "/a/c", "/a%2fc"),
+            ("/a/b%2f..%2fc", "/a/c", "/a/c"),
+            ("/public/../admin", "/admin", "/admin"),
+            ("/public/%2e%2e/admin", "/admin", "/admin"),
+            ("/public/%2E./admin", "/admin", "/admin"),
+            ("/public/..%2fadmin", "/admin", "/admin"),
+            ("/public%2F..%2Fadmin", "/admin", "/admin"),
+            ("//admin/../admin", "/admin", "/admin"),
+            // What is no dot segment stays.
+            ("/...", "/...", "/..."),
+            ("/.a/..b/c.", "/.a/..b/c.", "/.a/..b/c."),
+            // As they came: characters, case of digits, needless and broken escapes.
+            ("/it's", "/it's", "/it's"),
+            ("/a$&+,;=:@b", "/a$&+,;=:@b", "/a$&+,;=:@b"),
+            ("/caf%c3%a9", "/café", "/caf%c3%a9"),
+            ("/%41bc", "/Abc", "/%41bc"),
+            ("/%zz/%4/%", "/%zz/%4/%", "/%zz/%4/%"),
+            ("/%zz//%4/%", "/%zz/%4/%", "/%zz/%4/%"),
+            ("foo", "/foo", "/foo"),
+            ("..", "/", "/"),
+        ] {
+            assert_eq!(cleaned(request), (sent.to_owned(), routed.to_owned()), "{request}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text() {
+        assert_eq!(&*clean("/%ff//%fe").decoded, b"/\xff/\xfe");
+    }
+
+    #[test]
+    fn nothing_is_copied_without_need() {
+        let path = clean("/a/b.c/");
+        assert!(matches!((&path.raw, &path.decoded), (Cow::Borrowed(_), Cow::Borrowed(_))));
+        assert!(matches!(clean("/a%20b").raw, Cow::Borrowed(_)));
+        assert!(matches!(path.strip("/a"), Some(Cow::Borrowed("/b.c/"))));
+    }
+
+    #[test]
+    fn strip_and_prepend() {
+        for (opts, request, sent) in [
+            ("strip=/foo", "/foo/bar", "/bar"),
+            ("strip=/foo", "/foo", "/"),
+            ("strip=/foo", "/foo/", "/"),
+            ("strip=/foo", "/foobar", "/bar"),
+            ("strip=/foo", "/foo/foo/x", "/foo/x"),
+            ("strip=/foo", "/Foo/x", "/Foo/x"),
+            ("strip=/foo", "/f%6Fo/a%2Fb", "/a%2Fb"),
+            ("strip=/foo", "/foo%2fb%2Fc", "/b%2Fc"),
+            ("strip=/foo", "/foo//x", "/x"),
+            ("strip=/foo", "/foo../x", "/x"),
+            ("strip=/foo", "/foo.%2e/x", "/x"),
+            ("strip=/foo", "/foo.", "/"),
+            ("strip=/foo", "/foo%2e%2f%2e%2e%2fx", "/x"),
+            ("strip=/foo", "/foo...", "/..."),
+            ("strip=/foo/", "/foo/a", "/a"),
+            ("strip=/", "/foo", "/foo"),
+            ("strip=/my%20docs", "/my%20docs/a", "/a"),
+            ("strip=/my%20docs", "/m%79%20docs/a", "/a"),
+            ("strip=/caf\u{e9}", "/caf%C3%A9/x", "/x"),
+            ("strip=/%zz", "/%zz/x", "/x"),
+            ("strip=/c/d", "/c/x", "/c/x"),
+            ("strip=/foo/bar/baz", "/foo", "/foo"),
+            ("strip=/bar", "/foo/bar", "/foo/bar"),
+            ("prepend=/foo", "/bar", "/foo/bar"),
+            ("prepend=foo", "/bar", "/foo/bar"),
+            ("prepend=/a/", "/b", "/a//b"),
+            ("prepend=/", "/b", "/b"),
+            ("prepend=//evil", "/b", "/evil/b"),
+            ("prepend=/a/../b", "/c", "/b/c"),
+            ("prepend=/%2e%2e", "/c", "/c"),
+            ("prepend=/a?b#c\u{e9}%zz%20", "/c", "/a%3Fb%23c%C3%A9%25zz%20/c"),
+            ("strip=/old prepend=/new", "/old/world", "/new/world"),
+            ("strip=/old prepend=/new", "/old", "/new/"),
+            ("strip=/old prepend=/new", "/other", "/new/other"),
+            ("", "/a%2Fb", "/a%2Fb"),
+        ] {
+            let (options, _) = Options::parse(options::split(opts)).expect(opts);
+            assert_eq!(clean(request).forward(&options), sent, "{opts} {request}");
+        }
+    }
+
+    /// Dots, slashes and escapes of both, mixed.
+    const MIXED: &str = "(/|%2F|%2f|\\.|%2e|%2E|a|b|%41|%25|%|%zz|é){0,14}";
+
+    proptest! {
+        #[test]
+        fn cleaning_is_complete_and_final(raw in MIXED, prefix in MIXED, prepend in MIXED) {
+            let once = clean(&raw);
+            prop_assert!(once.raw.starts_with('/'));
+            prop_assert!(is_clean(&once.decoded));
+            prop_assert_eq!(&decode(&once.raw), &once.decoded);
+            let again = clean(&once.raw);
+            prop_assert_eq!(&again.raw, &once.raw);
+
+            let (options, _) = Options::parse([("strip".to_owned(), prefix)].into()).expect("any strip is fine");
+            let sent = once.forward(&options);
+            prop_assert_eq!(&clean(&sent).raw, &sent);
+
+            let (options, _) = Options::parse([("prepend".to_owned(), prepend)].into()).expect("any prepend is fine");
+            let sent = once.forward(&options);
+            prop_assert!(sent.starts_with('/') && !sent.starts_with("//"));
+            prop_assert!(!decode(&sent).split(|b| *b == b'/').any(|s| matches!(s, b"." | b"..")));
+        }
+
+        #[test]
+        fn strip_agrees_with_the_decoded_view(raw in MIXED, cut in 0usize..9) {
+            let path = clean(&raw);
+            let prefix = &path.decoded[..cut.min(path.decoded.len())];
+            if let Ok(prefix) = std::str::from_utf8(prefix) && !prefix.contains('%') {
+                let rest = path.without(prefix).expect("it is a prefix");
+                prop_assert_eq!(&*decode(rest), &path.decoded[prefix.len()..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `urlprefix-` tags of an instance. One tag is one route; a bad one costs only itself.
+//!
+//! Commands are made from the parts of a tag, never through text, so nothing in a tag can be taken for another command.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::command::Draft;
+use super::weight::parse_number;
+use super::{Command, Destination, Instance, Origin, Parsed, Redirect, Scheme, Source, Weight, options, pending};
+
+/// Reads the route tags of an instance. `datacenter` is the value of `$DC`.
+pub fn parse_tags(instance: &Instance, prefix: &str, datacenter: &str) -> Parsed {
+    let trimmed = || instance.tags.iter().map(|tag| tag.trim());
+    let service_tags: Arc<[Arc<str>]> = trimmed().filter(|tag| !tag.starts_with(prefix)).map(Into::into).collect();
+    let mut reader = Reader { instance, datacenter, service_tags, destinations: BTreeMap::new() };
+    let mut parsed = Parsed::default();
+    for tag in trimmed() {
+        if let Some(rest) = tag.strip_prefix(prefix) {
+            let origin =
+                Origin::Tag { service: instance.service.clone(), instance: instance.id.clone(), tag: tag.into() };
+            let result = reader.command(rest.trim());
+            parsed.put(origin, tag, result);
+        }
+    }
+    parsed
+}
+
+struct Reader<'a> {
+    instance: &'a Instance,
+    datacenter: &'a str,
+    service_tags: Arc<[Arc<str>]>,
+    /// Shared by the routes of the instance.
+    destinations: BTreeMap<&'static str, Arc<Destination>>,
+}
+
+impl Reader<'_> {
+    fn command(&mut self, rest: &str) -> Result<(Command, Option<String>), String> {
+        if rest.chars().any(|c| c.is_control() && c != '\t') {
+            return Err("a route tag has no line breaks and no control characters but tabs between options".to_owned());
+        }
+        let (source, rest) = rest.split_at(rest.find([' ', '\t']).unwrap_or(rest.len()));
+        if source.is_empty() {
+            return Err(
+                "host and path are missing behind the prefix; write <prefix>host/path, <prefix>/path or <prefix>:port"
+                    .to_owned(),
+            );
+        }
+        let source = self.source(source)?;
+
+        let mut scheme = Scheme::Http;
+        let mut redirect = None;
+        let mut weight = Weight::Automatic;
+        let mut kept = BTreeMap::new();
+        for token in rest.split_whitespace() {
+            let (key, value) = options::pair(token);
+            match (key.as_str(), value.as_str()) {
+                ("proto", value @ ("tcp" | "https" | "grpc" | "grpcs")) => {
+                    if let Some(reason) = pending::reason("proto", value) {
+                        return Err(reason.to_owned());
+                    }
+                    scheme = if value == "tcp" { Scheme::Tcp } else { Scheme::Https };
+                    redirect = None;
+                }
+                ("weight", "") if token.contains('=') => weight = Weight::Automatic,
+                ("weight", value) if token.contains('=') => weight = Weight::from_number(parse_number(value)?),
+                ("redirect", value) => {
+                    let Some((code, url)) = value.split_once(',') else {
+                        return Err(format!("{token:?} has no URL; write redirect=301,https://host$path"));
+                    };
+                    Redirect::parse(code)?;
+                    redirect = Some(Arc::new(Destination::parse(url)?));
+                    kept.insert(key, code.to_owned());
+                }
+                _ => {
+                    kept.insert(key, value);
+                }
+            }
+        }
+        let destination = match redirect {
+            Some(url) => url,
+            None => self.destination(scheme)?,
+        };
+        Draft {
+            service: self.instance.service.clone(),
+            instance: Some(self.instance.id.clone()),
+            source,
+            destination,
+            weight,
+            tags: self.service_tags.clone(),
+            options: kept,
+        }
+        .check()
+    }
+
+    fn source(&self, text: &str) -> Result<Source, String> {
+        match text.split_once('/') {
+            Some((host, path)) if !host.starts_with(':') => {
+                let host = self.expand(host);
+                Source::parse(&format!("{host}/{}", self.expand(path)))
+            }
+            _ => Source::parse(text),
+        }
+    }
+
+    fn destination(&mut self, scheme: Scheme) -> Result<Arc<Destination>, String> {
+        if let Some(known) = self.destinations.get(scheme.name()) {
+            return Ok(known.clone());
+        }
+        let path = if scheme == Scheme::Http { "/" } else { "" };
+        let made = Destination::of_instance(scheme, &self.instance.address, self.instance.port, path)?;
+        let made = Arc::new(made);
+        self.destinations.insert(scheme.name(), made.clone());
+        Ok(made)
+    }
+
+    /// Replaces `$NAME` and `${NAME}`. Only `DC` has a value. Go's rules for what is a name.
+    fn expand(&self, text: &str) -> String {
+        let value = |name: &str| if name == "DC" { self.datacenter } else { "" };
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('$') {
+            out.push_str(before);
+            if let Some(inner) = after.strip_prefix('{') {
+                match inner.split_once('}') {
+                    Some((name, after)) => {
+                        out.push_str(value(name));
+                        rest = after;
+                    }
+                    None => rest = inner,
+                }
+                continue;
+            }
+            let special = |c: char| "*#$@!?-".contains(c) || c.is_ascii_digit();
+            let length = match after.chars().next() {
+                Some(c) if special(c) => 1,
+                _ => after.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(after.len()),
+            };
+            if length == 0 {
+                out.push('$');
+            }
+            let (name, after) = after.split_at(length);
+            out.push_str(value(name));
+            rest = after;
+        }
+        out.push_str(rest);
+        out
+    }
+}

@@ -1,0 +1,125 @@
+//! A route and its targets, as a table holds them.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use super::glob::Glob;
+use super::turn::Turns;
+use super::weight::shares;
+use super::{Add, Class, Destination, Options, Slot, Turn, Weight};
+
+/// Targets that serve one host and path.
+#[derive(Debug)]
+pub struct Route {
+    pub class: Class,
+    /// Lower case; may be empty, may carry a port, may be a pattern.
+    pub host: Arc<str>,
+    /// As written. Empty for routes of a port.
+    pub path: Arc<str>,
+    pub targets: Box<[Target]>,
+    /// State of this (class, host, path) that outlives the table, hung on by its owner before the table is published.
+    pub state: Slot,
+    turns: Turns,
+    /// The path as a pattern, when paths are matched as patterns.
+    pub(super) glob: Option<Glob>,
+    identity: u128,
+}
+
+impl Route {
+    pub(super) fn new(
+        class: Class,
+        host: Arc<str>,
+        path: Arc<str>,
+        glob: Option<Glob>,
+        mut targets: Vec<Target>,
+    ) -> Self {
+        let weights: Vec<Weight> = targets.iter().map(|target| target.weight).collect();
+        let shares = shares(&weights);
+        for (target, share) in targets.iter_mut().zip(&shares) {
+            target.share = *share;
+        }
+        let identity = wide_hash(&(class, &host, &path));
+        let turns = Turns::new(&shares);
+        Self { class, host, path, targets: targets.into(), state: Slot::default(), turns, glob, identity }
+    }
+
+    /// The target whose turn it is by weight. `None` if every target is excluded by `weight 0`.
+    pub fn pick(&self, turn: Turn) -> Option<&Target> {
+        self.turns.pick(turn).map(|index| &self.targets[index])
+    }
+
+    /// What makes two routes the same across tables: class, host and path. Stable in a process.
+    pub fn identity(&self) -> u128 {
+        self.identity
+    }
+
+    /// Would nobody see a difference, state aside?
+    pub(super) fn same(&self, other: &Self) -> bool {
+        let same = |(a, b): (&Target, &Target)| {
+            a.identity == b.identity && a.weight == b.weight && a.share == b.share && a.tags == b.tags
+        };
+        self.identity == other.identity
+            && self.targets.len() == other.targets.len()
+            && self.targets.iter().zip(&other.targets).all(same)
+    }
+}
+
+/// One destination of a route.
+#[derive(Debug)]
+pub struct Target {
+    pub service: Arc<str>,
+    /// `<node>/<service id>`, if it comes from a tag.
+    pub instance: Option<Arc<str>>,
+    pub tags: Arc<[Arc<str>]>,
+    pub destination: Arc<Destination>,
+    pub options: Arc<Options>,
+    /// As configured.
+    pub weight: Weight,
+    /// The share of the route's requests, 0 to 1.
+    pub share: f64,
+    /// State of this identity that outlives the table, hung on by its owner before the table is published.
+    pub state: Slot,
+    identity: u128,
+}
+
+impl Target {
+    pub(super) fn new(add: &Add, weight: Weight, identity: u128) -> Self {
+        Self {
+            service: add.service.clone(),
+            instance: add.instance.clone(),
+            tags: add.tags.clone(),
+            destination: add.destination.clone(),
+            options: add.options.clone(),
+            weight,
+            share: 0.0,
+            state: Slot::default(),
+            identity,
+        }
+    }
+
+    /// What makes two targets the same across tables: service, instance, destination and options. Stable in a process.
+    pub fn identity(&self) -> u128 {
+        self.identity
+    }
+}
+
+/// See [`Target::identity`].
+pub(super) fn identity(add: &Add) -> u128 {
+    wide_hash(&(&add.service, &add.instance, &add.destination.text, &add.options.raw))
+}
+
+/// What two commands have in common that give one target, their weight aside.
+pub(super) fn sameness(add: &Add) -> u128 {
+    wide_hash(&(&add.service, &add.destination.text, &add.tags, &add.options.raw))
+}
+
+/// 128 bits, so that nobody has to think about collisions.
+fn wide_hash(value: &impl Hash) -> u128 {
+    let half = |seed: u8| {
+        let mut hasher = DefaultHasher::new();
+        seed.hash(&mut hasher);
+        value.hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(0) << 64 | half(1)
+}
