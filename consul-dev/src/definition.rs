@@ -243,7 +243,7 @@ impl ServiceDefinition {
             kind: fields.text("kind")?,
             tags: fields.texts("tags")?,
             address: fields.text("address")?,
-            meta: Some(fields.map("meta")?.unwrap_or_default()),
+            meta: fields.map("meta")?,
             port: fields.integer("port")?,
             enable_tag_override: fields.flag("enabletagoverride")?,
             weights: (1, 1),

@@ -148,7 +148,7 @@ fn after(answer: &mut Answer, faults: &[Fault]) -> bool {
 }
 
 fn render(answer: Answer, pretty: bool, cut: bool) -> io::Result<Response<Reply>> {
-    let mut response = Response::builder().status(answer.status).header(header::VARY, "Accept-Encoding");
+    let mut response = Response::builder().status(answer.status);
     let (content_type, bytes) = match answer.payload {
         Payload::None => (None, Bytes::new()),
         Payload::Json(value) => (Some("application/json"), answer::json_text(&value, pretty).into()),

@@ -65,8 +65,10 @@ enum Endpoint {
     StatusPeers,
 }
 
+type Route = (&'static str, &'static [&'static str], Endpoint, bool);
+
 /// Pattern, methods, endpoint, and whether it looks at `ns`. A pattern that ends in a slash matches what begins with it.
-const ENDPOINTS: &[(&str, &[&str], Endpoint, bool)] = &[
+const ENDPOINTS: &[Route] = &[
     ("/v1/agent/self", &["GET"], Endpoint::AgentSelf, false),
     ("/v1/agent/members", &["GET"], Endpoint::AgentMembers, false),
     ("/v1/agent/services", &["GET"], Endpoint::AgentServices, true),
@@ -120,9 +122,22 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: &Parts, body: Bytes) -
         true => path.starts_with(pattern),
         false => path == *pattern,
     });
-    let Some((pattern, methods, endpoint, namespaced)) = matching.max_by_key(|(pattern, ..)| pattern.len()) else {
+    let Some(route) = matching.max_by_key(|(pattern, ..)| pattern.len()) else {
         return Answer::not_found();
     };
+    let mut answer = answer_endpoint(shared, request, body, &path[route.0.len()..], *route).await;
+    // Consul would compress if asked to, and says so with every answer of an endpoint.
+    answer.header("vary", "Accept-Encoding");
+    answer
+}
+
+async fn answer_endpoint(
+    shared: &Arc<Shared>,
+    request: &Parts,
+    body: Bytes,
+    rest: &str,
+    (_, methods, endpoint, namespaced): Route,
+) -> Answer {
     let allow = || format!("OPTIONS,{}", methods.join(","));
     if request.method == Method::OPTIONS {
         let mut answer = Answer::ok();
@@ -137,16 +152,16 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: &Parts, body: Bytes) -
     }
     let call = Call {
         method: request.method.clone(),
-        rest: path[pattern.len()..].to_owned(),
+        rest: rest.to_owned(),
         query: Query::parse(request.uri.query().unwrap_or_default()),
         body,
     };
-    if *namespaced && call.query.get("ns").is_some_and(|ns| !ns.is_empty()) {
+    if namespaced && call.query.get("ns").is_some_and(|ns| !ns.is_empty()) {
         return Answer::bad(
             "Bad request: Invalid query parameter: \"ns\" - Namespaces are a Consul Enterprise feature",
         );
     }
-    dispatch(*endpoint, shared, call).await.unwrap_or_else(|refusal| refusal)
+    dispatch(endpoint, shared, call).await.unwrap_or_else(|refusal| refusal)
 }
 
 async fn dispatch(endpoint: Endpoint, shared: &Arc<Shared>, call: Call) -> Handled {

@@ -16,19 +16,40 @@ pub(crate) struct Registration {
 impl Store {
     // -- writes
 
-    /// Apply a registration. The error is what Consul answers with status 500; parts before the faulty one stay.
+    /// Apply a registration, all of it or nothing. The error is what Consul answers with status 500.
     pub(crate) fn register(&mut self, registration: Registration) -> Result<(), String> {
+        self.check_registration(&registration)?;
         let index = self.next();
-        let name = registration.node.name.clone();
         self.put_node(registration.node, registration.skip_node_update, index);
         if let Some(service) = registration.service {
-            self.put_service(service, index)?;
+            self.put_service(service, index);
         }
         for check in registration.checks {
-            if !check.node.eq_ignore_ascii_case(&name) {
-                return Err(format!("check node {:?} does not match node {name:?}", check.node));
+            self.put_check(check, index);
+        }
+        Ok(())
+    }
+
+    fn check_registration(&self, registration: &Registration) -> Result<(), String> {
+        let node = &registration.node.name;
+        let service = registration.service.as_ref();
+        if service.is_some_and(|service| service.id.is_empty()) {
+            return Err("failed inserting service: failed inserting service: object missing primary index".to_owned());
+        }
+        for check in &registration.checks {
+            if lower(&check.node) != lower(node) {
+                return Err(format!("check node {:?} does not match node {node:?}", check.node));
             }
-            self.put_check(check, index)?;
+            if check.id.is_empty() {
+                return Err(format!(
+                    "failed inserting check: failed inserting check: object missing primary index on node {node:?}"
+                ));
+            }
+            let its_service = key(node, &check.service_id);
+            let is_new = service.is_some_and(|service| key(node, &service.id) == its_service);
+            if !check.service_id.is_empty() && !is_new && !self.services.contains_key(&its_service) {
+                return Err(format!("failed inserting check: Missing service registration on node {node:?}"));
+            }
         }
         Ok(())
     }
@@ -51,14 +72,11 @@ impl Store {
         self.touch_services_of(&id, index);
     }
 
-    fn put_service(&mut self, mut service: Service, index: u64) -> Result<(), String> {
-        if service.id.is_empty() {
-            return Err("failed inserting service: failed inserting service: object missing primary index".to_owned());
-        }
+    fn put_service(&mut self, mut service: Service, index: u64) {
         let id = key(&service.node, &service.id);
         let old = self.services.get(&id);
         if old.is_some_and(|old| old.is_same(&service)) {
-            return Ok(());
+            return;
         }
         service.stamp = Stamp::written(old.map(|old| old.stamp), index);
         if let Some(old) = old
@@ -72,28 +90,15 @@ impl Store {
         self.tables.services = index;
         self.tables.service.insert(name, index);
         self.services.insert(id, service);
-        Ok(())
     }
 
-    fn put_check(&mut self, mut check: Check, index: u64) -> Result<(), String> {
-        if check.id.is_empty() {
-            return Err(format!(
-                "failed inserting check: failed inserting check: object missing primary index on node {:?}",
-                check.node
-            ));
-        }
+    fn put_check(&mut self, mut check: Check, index: u64) {
         let id = key(&check.node, &check.id);
         let old = self.checks.get(&id);
         if check.service_id.is_empty() {
             check.service_name.clear();
             check.service_tags.clear();
-        } else {
-            let Some(service) = self.services.get(&key(&check.node, &check.service_id)) else {
-                return Err(format!(
-                    "failed inserting check: Missing service registration on node {:?}",
-                    check.node
-                ));
-            };
+        } else if let Some(service) = self.services.get(&key(&check.node, &check.service_id)) {
             check.service_name.clone_from(&service.name);
             check.service_tags.clone_from(&service.tags);
         }
@@ -115,7 +120,6 @@ impl Store {
             self.end_sessions_of_check(&check.node, &check.id, index);
         }
         self.checks.insert(id, check);
-        Ok(())
     }
 
     /// Remove a service (with its checks), a check, or the whole node, in this order of precedence.
