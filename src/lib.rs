@@ -32,7 +32,7 @@
 //! | `cert` | consul, fetch, life, metrics |
 //! | `proxy` | route, upstream, auth, limit, access_log, net, life, metrics |
 //! | `listen` | route, cert, net, life, metrics |
-//! | `admin` | route, registry, life, metrics |
+//! | `admin` | route, registry, listen, life, metrics |
 //! | `config` | route, registry, consul, upstream, proxy, listen, admin, metrics, cert, auth, access_log, limit, life, net, fetch |
 //! | `app` | everything |
 

@@ -43,6 +43,17 @@ pub enum Access {
     ReadWrite,
 }
 
+impl Access {
+    /// As `ui.access` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Access::Closed => "no",
+            Access::ReadOnly => "ro",
+            Access::ReadWrite => "rw",
+        }
+    }
+}
+
 /// `ui.routingtable.source.*`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLink {

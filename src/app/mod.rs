@@ -1,3 +1,198 @@
-//! app
+//! The only code that knows every part: build, bind, run, drain.
 
+mod edge;
 pub mod log;
+mod pages;
+mod publish;
+mod signals;
+mod views;
+mod worker;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::sync::oneshot;
+
+use self::edge::Edge;
+use self::publish::Publisher;
+use self::signals::Signals;
+use self::worker::{Setup, Socket};
+use crate::config::{self, Config, Failure, Level};
+use crate::life::{Life, Phase};
+use crate::listen::{self, Bound, Proto};
+use crate::metrics::Metrics;
+use crate::registry::{self, Registry};
+use crate::route::LiveTable;
+
+/// As `/api/version` and `-v` show it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Everything that runs.
+pub struct App {
+    config: Config,
+    live: Arc<LiveTable>,
+    metrics: Metrics,
+    life: Life,
+    listeners: Vec<Bound>,
+    admin: Option<Bound>,
+}
+
+impl App {
+    /// Binds every socket, without listening: what cannot be had fails here, before anybody hears of us.
+    pub fn bind(config: Config) -> anyhow::Result<Self> {
+        let metrics = Metrics::new(&config.metrics, config.workers);
+        let listeners = config
+            .listeners
+            .iter()
+            .map(|listener| listen::bind(listener, if is_data_plane(listener) { config.workers } else { 1 }))
+            .collect::<Result<_, _>>()?;
+        let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1)).transpose().context("ui")?;
+        Ok(Self { config, live: Arc::default(), metrics, life: Life::new(), listeners, admin })
+    }
+
+    /// Runs until a signal ends it. `Ok` is a clean end.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let mut signals = Signals::new().context("cannot listen to signals")?;
+        let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
+        let registry = tokio::select! {
+            registry = registry::start(self.config.registry.clone(), publisher) => Arc::new(registry?),
+            signal = signals.end() => anyhow::bail!("Caught {signal}. Exiting"),
+        };
+        let Self { config, live, metrics, life, listeners, admin } = self;
+        if let (Some(bound), Some(admin)) = (admin, &config.admin) {
+            let edge = Arc::new(Edge::new(bound.config.clone()));
+            let state = views::state(admin, &config, &live, &registry, &life.watch());
+            tracing::info!("Admin server access mode {:?}", admin.access.name());
+            tracing::info!("Admin server listening on {:?}", bound.config.addr);
+            pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;
+        }
+        tracing::info!("Waiting for first routing table");
+        tokio::select! {
+            () = registry.ready() => {}
+            signal = signals.end() => {
+                tracing::info!("Caught {signal}. Exiting");
+                registry.deregister().await;
+                return Ok(());
+            }
+        }
+        let setup =
+            Setup { live, proxy: config.proxy.clone(), upstream: config.upstream.clone(), metrics, life: life.watch() };
+        let workers = open(config.workers, listeners, &setup)?;
+        life.advance(Phase::Serving);
+        registry.announce().await;
+        let signal = signals.end().await;
+        tracing::info!("Caught {signal}. Exiting");
+        tokio::select! {
+            () = shut_down(&config.life, &registry, &life, workers) => tracing::info!("Down"),
+            signal = signals.end() => tracing::warn!("Caught {signal} again. Exiting at once"),
+        }
+        Ok(())
+    }
+}
+
+/// Runs until a signal ends it. 1 is for whatever kept us from a clean end.
+pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) -> ExitCode {
+    log.set_level(config.log.level);
+    tracing::info!("Setting log level to {}", config.log.level);
+    tracing::info!("Runtime config\n{}", config::pretty(&config.json));
+    tracing::info!("Version {VERSION} starting");
+    for (level, text) in warnings {
+        match level {
+            Level::Debug | Level::Trace => tracing::debug!("{text}"),
+            Level::Info => tracing::info!("{text}"),
+            _ => tracing::warn!("{text}"),
+        }
+    }
+    let run = || {
+        let control = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(CONTROL_THREADS)
+            .thread_name("control")
+            .enable_all()
+            .build()
+            .context("cannot make the runtime of the control plane")?;
+        let result = App::bind(config).and_then(|app| control.block_on(app.run()));
+        // Whatever still waits for Consul does not hold up the end.
+        control.shutdown_background();
+        result
+    };
+    match run() {
+        Ok(()) => {
+            log.flush(LAST_MOMENT);
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&format!("{error:#}"), log),
+    }
+}
+
+/// Says why it is over.
+fn fail(message: &str, log: &log::Handle) -> ExitCode {
+    tracing::error!(target: log::FATAL, "{message}");
+    log.flush(LAST_MOMENT);
+    ExitCode::FAILURE
+}
+
+/// There is no configuration: says why and gives the exit code.
+pub fn refuse(failure: &Failure, log: &log::Handle) -> ExitCode {
+    if failure.code == 1 {
+        return fail(&format!("{VERSION}. {failure}"), log);
+    }
+    eprintln!("{failure}");
+    ExitCode::from(failure.code)
+}
+
+/// Served by the workers, unlike pages for people and scrapers.
+fn is_data_plane(listener: &listen::Config) -> bool {
+    listener.proto != Proto::Prometheus
+}
+
+/// Opens every listener and starts the workers.
+fn open(workers: usize, listeners: Vec<Bound>, setup: &Setup) -> anyhow::Result<Vec<oneshot::Receiver<()>>> {
+    let mut sockets: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
+    for bound in listeners {
+        let kind = bound.config.proto.name().to_uppercase();
+        tracing::info!("{kind} proxy listening on {}", bound.config.addr);
+        let edge = Arc::new(Edge::new(bound.config.clone()));
+        if !is_data_plane(&bound.config) {
+            pages::prometheus(bound, &edge, &setup.metrics, &setup.life)?;
+            continue;
+        }
+        for (listener, sockets) in bound.open()?.into_iter().zip(&mut sockets) {
+            sockets.push(Socket { listener, edge: edge.clone() });
+        }
+    }
+    let start = |(number, sockets)| worker::start(number, setup.clone(), sockets);
+    sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>().context("cannot start a worker")
+}
+
+/// Leave the registry, keep serving for the grace, let nobody new in, finish what is under way.
+async fn shut_down(
+    config: &crate::life::Config,
+    registry: &Registry,
+    life: &Life,
+    workers: Vec<oneshot::Receiver<()>>,
+) {
+    life.advance(Phase::Leaving);
+    registry.deregister().await;
+    tokio::time::sleep(config.grace).await;
+    life.advance(Phase::Closing);
+    let done = async {
+        for worker in workers {
+            let _ = worker.await;
+        }
+    };
+    tokio::pin!(done);
+    let in_time = tokio::time::timeout(config.wait, &mut done).await.is_ok();
+    life.advance(Phase::Ended);
+    if !in_time {
+        // They only drop what they have.
+        let _ = tokio::time::timeout(LAST_MOMENT, done).await;
+    }
+}
+
+/// Words that may stand in the first place of the command line.
+pub const SUBCOMMANDS: &[&str] = &["dev"];
+/// Watches, admin, metrics: mostly waiting.
+const CONTROL_THREADS: usize = 2;
+const LAST_MOMENT: Duration = Duration::from_millis(500);

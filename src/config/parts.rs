@@ -73,6 +73,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     unbuilt(settings);
 
     let values = &settings.values;
+    let (proxy, registry, metrics) = (proxy?, registry?, metrics?);
     let upstream = upstream::Config {
         dial_timeout: duration::positive(values.proxy_dialtimeout),
         response_header_timeout: duration::positive(values.proxy_responseheadertimeout),
@@ -87,6 +88,8 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
             Ok(n) => n,
             Err(_) => usize::MAX,
         },
+        max_headers: proxy.max_headers,
+        max_header_size: proxy.max_header_size,
     };
     let life = life::Config {
         grace: duration::positive(values.proxy_deregistergraceperiod),
@@ -94,7 +97,6 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     };
     let insecure = values.insecure;
     let lists = Lists { listeners, admin: admin_listener, schemes, peers };
-    let (proxy, registry, metrics) = (proxy?, registry?, metrics?);
     let json = json::dump(settings, &lists, &registry, &proxy, machine);
     let listeners = lists.listeners.into_iter().map(|listener| listener.config).collect();
     Some(Config {

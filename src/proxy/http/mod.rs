@@ -26,7 +26,7 @@ pub use self::serve::{Listener, serve};
 use crate::metrics::{Metrics, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::Config;
-use crate::route::{HostOption, LiveTable, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
+use crate::route::{Access, HostOption, LiveTable, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
 use crate::upstream::{Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
@@ -123,7 +123,7 @@ impl Client {
                 None => None,
                 Some(redirect) => {
                     let location = redirect.location(target, host, cleaned, query);
-                    if redirect.loops(&location, self.used_scheme(request.headers()), host, cleaned, query) {
+                    if Redirect::loops(&location, self.used_scheme(request.headers()), host, &cleaned.raw) {
                         continue;
                     }
                     Some((redirect.code, location))
@@ -170,7 +170,7 @@ impl Client {
     /// The peer and everybody before it must be let in. An address that cannot be read is not.
     fn is_permitted(&self, target: &Target, headers: &HeaderMap) -> bool {
         let access = &target.options.access;
-        if access.is_open() {
+        if *access == Access::Everyone {
             return true;
         }
         let peer = self.peer.remote.ip();

@@ -1,0 +1,28 @@
+//! Puts a new table in force.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::metrics::Metrics;
+use crate::registry::Publish;
+use crate::route::{LiveTable, Snapshot, Table};
+use crate::upstream::Directory;
+
+/// Hangs state on what is new in a table, then swaps it in.
+pub(super) struct Publisher {
+    live: Arc<LiveTable>,
+    /// Only ever taken by the control plane.
+    directory: Mutex<Directory>,
+}
+
+impl Publisher {
+    pub(super) fn new(live: Arc<LiveTable>, metrics: Metrics) -> Self {
+        Self { live, directory: Mutex::new(Directory::new(metrics)) }
+    }
+}
+
+impl Publish for Publisher {
+    fn publish(&self, table: Arc<Table>, page: Arc<str>) {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner).attach_all(&table);
+        self.live.store(Snapshot { table, page });
+    }
+}
