@@ -512,37 +512,136 @@ const SERVICE_TYPE: &str = "struct { EnableTagOverrideSnake bool \"json:\\\"enab
     TaggedAddressesSnake map[string]structs.ServiceAddress \"json:\\\"tagged_addresses\\\"\"; *structs.Alias }";
 
 const SERVICE_FIELDS: &[&str] = &[
-    "id", "name", "kind", "tags", "address", "taggedaddresses", "meta", "port", "check", "checks", "weights",
-    "enabletagoverride", "token", "proxy", "connect", "enterprisemeta",
+    "id",
+    "name",
+    "kind",
+    "tags",
+    "address",
+    "taggedaddresses",
+    "meta",
+    "port",
+    "check",
+    "checks",
+    "weights",
+    "enabletagoverride",
+    "token",
+    "proxy",
+    "connect",
+    "enterprisemeta",
 ];
 
 const SERVICE_CHECK_FIELDS: &[&str] = &[
-    "checkid", "name", "status", "notes", "args", "scriptargs", "http", "header", "method", "body", "tcp", "interval",
-    "aliasnode", "aliasservice", "dockercontainerid", "shell", "grpc", "grpcusetls", "tlsskipverify", "timeout", "ttl",
-    "successbeforepassing", "failuresbeforecritical", "proxyhttp", "proxygrpc", "deregistercriticalserviceafter",
-    "outputmaxsize", "id",
+    "checkid",
+    "name",
+    "status",
+    "notes",
+    "args",
+    "scriptargs",
+    "http",
+    "header",
+    "method",
+    "body",
+    "tcp",
+    "interval",
+    "aliasnode",
+    "aliasservice",
+    "dockercontainerid",
+    "shell",
+    "grpc",
+    "grpcusetls",
+    "tlsskipverify",
+    "timeout",
+    "ttl",
+    "successbeforepassing",
+    "failuresbeforecritical",
+    "proxyhttp",
+    "proxygrpc",
+    "deregistercriticalserviceafter",
+    "outputmaxsize",
+    "id",
 ];
 
 const LONE_CHECK_FIELDS: &[&str] = &[
-    "id", "name", "status", "notes", "serviceid", "token", "args", "scriptargs", "http", "header", "method", "body",
-    "tcp", "interval", "aliasnode", "aliasservice", "dockercontainerid", "shell", "grpc", "grpcusetls",
-    "tlsskipverify", "timeout", "ttl", "successbeforepassing", "failuresbeforecritical",
-    "deregistercriticalserviceafter", "outputmaxsize", "enterprisemeta",
+    "id",
+    "name",
+    "status",
+    "notes",
+    "serviceid",
+    "token",
+    "args",
+    "scriptargs",
+    "http",
+    "header",
+    "method",
+    "body",
+    "tcp",
+    "interval",
+    "aliasnode",
+    "aliasservice",
+    "dockercontainerid",
+    "shell",
+    "grpc",
+    "grpcusetls",
+    "tlsskipverify",
+    "timeout",
+    "ttl",
+    "successbeforepassing",
+    "failuresbeforecritical",
+    "deregistercriticalserviceafter",
+    "outputmaxsize",
+    "enterprisemeta",
 ];
 
 const REGISTRATION_FIELDS: &[&str] = &[
-    "datacenter", "id", "node", "address", "taggedaddresses", "nodemeta", "service", "check", "checks",
-    "skipnodeupdate", "writerequest", "token", "enterprisemeta",
+    "datacenter",
+    "id",
+    "node",
+    "address",
+    "taggedaddresses",
+    "nodemeta",
+    "service",
+    "check",
+    "checks",
+    "skipnodeupdate",
+    "writerequest",
+    "token",
+    "enterprisemeta",
 ];
 
 const CATALOG_SERVICE_FIELDS: &[&str] = &[
-    "kind", "id", "service", "tags", "address", "taggedaddresses", "meta", "port", "weights", "enabletagoverride",
-    "proxy", "connect", "locallyregisteredassidecar", "createindex", "modifyindex", "enterprisemeta",
+    "kind",
+    "id",
+    "service",
+    "tags",
+    "address",
+    "taggedaddresses",
+    "meta",
+    "port",
+    "weights",
+    "enabletagoverride",
+    "proxy",
+    "connect",
+    "locallyregisteredassidecar",
+    "createindex",
+    "modifyindex",
+    "enterprisemeta",
 ];
 
 const CATALOG_CHECK_FIELDS: &[&str] = &[
-    "node", "checkid", "name", "status", "notes", "output", "serviceid", "servicename", "servicetags", "type",
-    "definition", "createindex", "modifyindex", "enterprisemeta",
+    "node",
+    "checkid",
+    "name",
+    "status",
+    "notes",
+    "output",
+    "serviceid",
+    "servicename",
+    "servicetags",
+    "type",
+    "definition",
+    "createindex",
+    "modifyindex",
+    "enterprisemeta",
 ];
 
 #[cfg(test)]
@@ -584,12 +683,17 @@ mod tests {
         assert_eq!(definition.port(), 99);
         let checks = definition.decode().checks;
         let probes: Vec<String> = checks.iter().map(|check| format!("{:?}", check.probe)).collect();
-        assert!(probes[0].contains(":99/x") && probes[1].contains(":99") && probes[2].contains(":8080/x"), "{probes:?}");
+        assert!(
+            probes[0].contains(":99/x") && probes[1].contains(":99") && probes[2].contains(":8080/x"),
+            "{probes:?}"
+        );
     }
 
     #[test]
     fn faulty_files() {
-        for text in ["", "[]", r#"{"service": {}}"#, r#"{"services": [{"name": "a", "bogus": 1}]}"#, r#"{"services": 3}"#] {
+        for text in
+            ["", "[]", r#"{"service": {}}"#, r#"{"services": [{"name": "a", "bogus": 1}]}"#, r#"{"services": 3}"#]
+        {
             assert!(Definition::parse(text, "test").is_err(), "{text:?}");
         }
         assert_eq!(Definition::parse(r#"{"log_level": "warn"}"#, "test").unwrap(), []);

@@ -241,8 +241,19 @@ impl Query {
 /// As Go writes a path into `Location`.
 fn encode_path(path: &str) -> String {
     use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-    const IN_PATH: &AsciiSet =
-        &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'\\').add(b'^').add(b'`')
-            .add(b'{').add(b'|').add(b'}');
+    const IN_PATH: &AsciiSet = &CONTROLS
+        .add(b' ')
+        .add(b'"')
+        .add(b'#')
+        .add(b'%')
+        .add(b'<')
+        .add(b'>')
+        .add(b'?')
+        .add(b'\\')
+        .add(b'^')
+        .add(b'`')
+        .add(b'{')
+        .add(b'|')
+        .add(b'}');
     utf8_percent_encode(path, IN_PATH).to_string()
 }

@@ -125,8 +125,10 @@ async fn a_renewed_session_stays() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         put(addr, &format!("/v1/session/renew/{id}"), "").await;
     }
-    until(5, "its end", async || (call(addr, "PUT", &format!("/v1/session/renew/{id}"), "").await.status == 404).then_some(()))
-        .await;
+    until(5, "its end", async || {
+        (call(addr, "PUT", &format!("/v1/session/renew/{id}"), "").await.status == 404).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -140,10 +142,8 @@ async fn a_service_that_is_critical_for_too_long_is_removed() {
     for (id, check) in [("goes", check), ("stays", r#"{"TTL": "1s", "DeregisterCriticalServiceAfter": "1h"}"#)] {
         put(addr, "/v1/agent/service/register", &format!(r#"{{"Name": "{id}", "Check": {check}}}"#)).await;
     }
-    until(10, "the removal", async || {
-        (get(addr, "/v1/catalog/service/goes").await.json() == json!([])).then_some(())
-    })
-    .await;
+    until(10, "the removal", async || (get(addr, "/v1/catalog/service/goes").await.json() == json!([])).then_some(()))
+        .await;
     assert_eq!(get(addr, "/v1/catalog/service/stays").await.json().as_array().unwrap().len(), 1);
     assert_eq!(get(addr, "/v1/health/checks/goes").await.json(), json!([]));
 }

@@ -147,8 +147,17 @@ fn free_ports<const N: usize>() -> [u16; N] {
 /// lists in order where Consul gives none.
 pub fn comparable(target: &str, answer: &Answer) -> String {
     let names = [
-        "content-type", "x-consul-index", "x-consul-knownleader", "x-consul-lastcontact", "x-consul-effective-consistency",
-        "x-content-type-options", "content-security-policy", "allow", "location", "vary", "connection",
+        "content-type",
+        "x-consul-index",
+        "x-consul-knownleader",
+        "x-consul-lastcontact",
+        "x-consul-effective-consistency",
+        "x-content-type-options",
+        "content-security-policy",
+        "allow",
+        "location",
+        "vary",
+        "connection",
     ];
     let mut headers = BTreeMap::new();
     for name in names {
@@ -167,7 +176,8 @@ pub fn comparable(target: &str, answer: &Answer) -> String {
             });
             indexes.extend(answer.header("x-consul-index").map(|_| answer.index()));
             let rank = |index: u64| indexes.iter().position(|known| *known == index).unwrap();
-            headers.insert("index rank", answer.header("x-consul-index").map_or(0, |_| rank(answer.index())).to_string());
+            headers
+                .insert("index rank", answer.header("x-consul-index").map_or(0, |_| rank(answer.index())).to_string());
             walk(&mut value, &mut |key, value| {
                 if INDEXES.contains(&key) {
                     *value = json!(format!("rank {}", rank(value.as_u64().unwrap())));
@@ -183,7 +193,9 @@ pub fn comparable(target: &str, answer: &Answer) -> String {
                     tags.sort_by_key(Value::to_string);
                 }
             }
-            if target.starts_with("/v1/session/") && let Value::Array(sessions) = &mut value {
+            if target.starts_with("/v1/session/")
+                && let Value::Array(sessions) = &mut value
+            {
                 sessions.sort_by_key(|session| session["Name"].to_string());
             }
             hide_ids(&value.to_string())

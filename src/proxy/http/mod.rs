@@ -122,7 +122,12 @@ impl Client {
             let location = match &options.redirect {
                 None => None,
                 Some(redirect) => {
-                    let location = redirect.location(target, host, cleaned, query);
+                    let sent = request.uri().path();
+                    let location = if sent.contains('%') {
+                        redirect.location(target, host, &path::as_sent(sent), query)
+                    } else {
+                        redirect.location(target, host, cleaned, query)
+                    };
                     if Redirect::loops(&location, self.used_scheme(request.headers()), host, &cleaned.raw) {
                         continue;
                     }
@@ -167,7 +172,7 @@ impl Client {
             .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
     }
 
-    /// The peer and everybody before it must be let in. An address that cannot be read is not.
+    /// The peer and everybody before it must be let in. What is no address (`unknown`, say) says nothing about anybody.
     fn is_permitted(&self, target: &Target, headers: &HeaderMap) -> bool {
         let access = &target.options.access;
         if *access == Access::Everyone {
@@ -181,7 +186,8 @@ impl Client {
                 .flat_map(|line| line.as_bytes().split(|b| *b == b','))
                 .map(<[u8]>::trim_ascii)
                 .filter(|element| !element.is_empty())
-                .all(|element| address(element).is_some_and(|address| address == peer || access.permits(address)))
+                .filter_map(address)
+                .all(|address| address == peer || access.permits(address))
     }
 
     fn plan_forward(&self, request: &Request<Incoming>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
