@@ -1,5 +1,7 @@
 //! From a socket to a connection: bind, accept, PROXY protocol, TLS.
 
+pub mod tls;
+
 use std::time::Duration;
 
 /// One entry of `proxy.addr` or `ui.addr`.
