@@ -1,4 +1,19 @@
 //! Consul's HTTP API: blocking queries by the book, consistency, tokens, namespaces.
+//!
+//! It knows Consul, not what its answers are used for.
+
+mod calls;
+mod client;
+mod model;
+mod position;
+mod watch;
+
+pub use calls::{Keys, Stored, pairs};
+pub(crate) use client::go_duration;
+pub use client::{Answer, Client, Error, Read};
+pub use model::{AgentCheck, AgentService, Check, Entry, Node, Pair, Registration, Service};
+pub use position::{Position, Step};
+pub use watch::{Failure, Mode, Seen, Watch};
 
 /// How to reach Consul.
 #[derive(Clone, Debug, PartialEq, Eq)]

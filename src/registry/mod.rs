@@ -1,4 +1,16 @@
 //! Where routes come from, and the one funnel that builds and publishes tables.
+//!
+//! A back-end hands whole values to the funnel (`publish.rs`); the funnel keeps the last good of each and publishes a
+//! table when one changed. Nothing here is on the path of a request.
+
+mod consul;
+mod custom;
+mod file;
+mod fixed;
+mod names;
+mod publish;
+mod start;
+mod status;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -6,6 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::route::{Settings, Table};
+
+pub use self::consul::overrides::{Override, Overrides, Written};
+pub use self::start::{Error, Registry, start};
+pub use self::status::{Change, RejectView, SourceStatus, Status, TableStatus, place};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

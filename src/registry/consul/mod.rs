@@ -1,0 +1,65 @@
+//! Routes from Consul: tags of healthy instances, overrides and the no-route page from the KV store.
+
+pub(super) mod announce;
+mod health;
+mod hold;
+mod kv;
+mod lists;
+pub(super) mod overrides;
+mod services;
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use self::announce::{Announcer, Order};
+use self::kv::{Kind, Kv};
+use self::services::{Services, Setup, Sources};
+use super::publish::{Aliases, Feed};
+use super::status::Board;
+use super::{ConsulConfig, Error};
+use crate::consul::Client;
+
+/// Starts everything that talks to Consul.
+pub(super) async fn run(
+    tasks: &mut JoinSet<()>,
+    client: Client,
+    config: &ConsulConfig,
+    feed: &Feed,
+    board: &Board,
+    aliases: watch::Receiver<Aliases>,
+    orders: mpsc::Receiver<Order>,
+) -> Result<(), Error> {
+    let announce = config.announce.clone();
+    match Announcer::new(client.clone(), announce, config.register, board.source("registration")).await {
+        Ok(announcer) => {
+            tasks.spawn(announcer.run(aliases, orders));
+        }
+        Err(reason) if config.register => return Err(Error::Register(reason)),
+        // Aliases alone need it, and most installations have none.
+        Err(reason) => tracing::warn!("Names of register= cannot be registered: {reason}"),
+    }
+    let services = Services::new(Setup {
+        client: client.clone(),
+        rules: health::Rules { accepted: config.service_status.clone(), all: config.checks_all },
+        prefix: Arc::from(config.tag_prefix.as_str()),
+        monitors: config.service_monitors,
+        poll: config.poll_interval,
+        feed: feed.clone(),
+        sources: Sources {
+            names: board.source("services"),
+            checks: board.source("checks"),
+            reads: board.source("instances"),
+        },
+    });
+    tasks.spawn(services.run());
+    for (kind, path, name) in [(Kind::Overrides, &config.kv_path, "overrides"), (Kind::Page, &config.page_path, "page")]
+    {
+        let path = path.trim_start_matches('/').to_owned();
+        let source = board.source(name);
+        let kv = Kv { client: client.clone(), kind, path, poll: config.poll_interval, feed: feed.clone(), source };
+        tasks.spawn(kv.run());
+    }
+    Ok(())
+}

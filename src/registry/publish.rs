@@ -1,0 +1,477 @@
+//! The one funnel: takes whole values from the sources, keeps the last of each, builds and publishes tables, and says
+//! what changed.
+//!
+//! Sources never wait for a build: they put their value down and go on. A value that was replaced before it was looked
+//! at is never built.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::{Notify, watch};
+
+use super::status::{Board, Change, TableStatus, place, remember};
+use super::{Publish, RoutesLog, names};
+use crate::route::{self, Builder, Instance, Origin, Parsed, Reject, Settings, Table};
+
+/// The sources' end. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct Feed(Arc<Inbox>);
+
+#[derive(Default)]
+struct Inbox {
+    pending: Mutex<Pending>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct Pending {
+    /// No instances: the service is gone.
+    services: HashMap<Arc<str>, Arc<[Instance]>>,
+    manual: Option<Manual>,
+    whole: Option<Parsed>,
+    page: Option<Arc<str>>,
+    causes: Vec<String>,
+    /// When the oldest and the newest of these changes came.
+    since: Option<(Instant, Instant)>,
+    /// What the first table waits for.
+    services_known: bool,
+    manual_known: bool,
+}
+
+/// Overrides: keys in order, and their texts.
+pub(super) type Manual = Vec<(Arc<str>, Arc<str>)>;
+
+impl Feed {
+    pub(super) fn services(&self, changes: impl IntoIterator<Item = (Arc<str>, Arc<[Instance]>)>) {
+        let mut changes = changes.into_iter().peekable();
+        if changes.peek().is_none() {
+            return;
+        }
+        self.put(|pending| {
+            for (name, instances) in changes {
+                pending.cause(|| format!("service {name}"));
+                pending.services.insert(name, instances);
+            }
+        });
+    }
+
+    pub(super) fn manual(&self, manual: Manual) {
+        self.put(|pending| {
+            pending.cause(|| "overrides".into());
+            pending.manual = Some(manual);
+        });
+    }
+
+    /// All commands of a back-end that knows no services.
+    pub(super) fn whole(&self, parsed: Parsed, cause: &str) {
+        self.put(|pending| {
+            pending.cause(|| cause.into());
+            pending.whole = Some(parsed);
+        });
+    }
+
+    pub(super) fn page(&self, page: &str) {
+        self.put(|pending| {
+            pending.cause(|| "no-route page".into());
+            pending.page = Some(page.into());
+        });
+    }
+
+    /// Every service was heard of; from now on a table without them is wrong.
+    pub(super) fn services_known(&self) {
+        self.put(|pending| pending.services_known = true);
+    }
+
+    /// The overrides are known, or known to be out of reach.
+    pub(super) fn manual_known(&self) {
+        self.put(|pending| pending.manual_known = true);
+    }
+
+    fn put(&self, change: impl FnOnce(&mut Pending)) {
+        let mut pending = self.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut pending);
+        let now = Instant::now();
+        pending.since = Some((pending.since.map_or(now, |(first, _)| first), now));
+        drop(pending);
+        self.0.wake.notify_one();
+    }
+}
+
+impl Pending {
+    fn cause(&mut self, cause: impl FnOnce() -> String) {
+        if self.causes.len() <= CAUSES {
+            self.causes.push(cause());
+        }
+    }
+
+    fn take(&mut self) -> Pending {
+        Pending {
+            services: std::mem::take(&mut self.services),
+            manual: self.manual.take(),
+            whole: self.whole.take(),
+            page: self.page.take(),
+            causes: std::mem::take(&mut self.causes),
+            since: self.since.take(),
+            services_known: self.services_known,
+            manual_known: self.manual_known,
+        }
+    }
+}
+
+/// What the funnel needs to know once.
+pub(super) struct Setup {
+    pub(super) settings: Settings,
+    /// What service tags begin with, and the value of `$DC`.
+    pub(super) tag_prefix: String,
+    pub(super) datacenter: String,
+    pub(super) log: RoutesLog,
+}
+
+/// The end where tables come out.
+pub(super) struct Funnel {
+    feed: Feed,
+    board: Arc<Board>,
+    ready: watch::Sender<bool>,
+    aliases: watch::Sender<Aliases>,
+    worker: Worker,
+}
+
+pub(super) type Aliases = std::collections::BTreeSet<Arc<str>>;
+
+impl Funnel {
+    pub(super) fn new(
+        feed: Feed,
+        board: Arc<Board>,
+        setup: Setup,
+        publish: Arc<dyn Publish>,
+        ready: watch::Sender<bool>,
+        aliases: watch::Sender<Aliases>,
+    ) -> Self {
+        let worker = Worker {
+            builder: Builder::new(setup.settings.clone()),
+            setup,
+            publish,
+            services: HashMap::new(),
+            manual: Vec::new(),
+            manual_rejects: Vec::new(),
+            whole: None,
+            page: "".into(),
+            rejects: HashSet::new(),
+            table: Arc::default(),
+            builds: 0,
+        };
+        Self { feed, board, ready, aliases, worker }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut applied: Option<Instant> = None;
+        loop {
+            self.feed.0.wake.notified().await;
+            // The first change after a quiet time goes at once; its followers are joined.
+            loop {
+                let since = {
+                    let pending = self.feed.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
+                    pending.since.filter(|_| pending.services_known && pending.manual_known)
+                };
+                let Some((first, last)) = since else { break };
+                let until = due(applied, first, last);
+                let now = Instant::now();
+                if until > now {
+                    tokio::time::sleep(until - now).await;
+                    continue;
+                }
+                let pending = self.feed.0.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let (board, mut worker) = (self.board.clone(), self.worker);
+                let done = tokio::task::spawn_blocking(move || {
+                    // A fault in here must not end the updates: all is built anew from what is known.
+                    if std::panic::catch_unwind(AssertUnwindSafe(|| worker.apply(pending, &board))).is_err() {
+                        tracing::error!("Building the routing table failed, the last one stays");
+                        worker.start_over();
+                    }
+                    worker
+                });
+                let Ok(worker) = done.await else {
+                    // The runtime is going down, and with it the need for tables.
+                    return;
+                };
+                self.worker = worker;
+                applied = Some(Instant::now());
+                let aliases = self.worker.aliases();
+                self.aliases.send_if_modified(|known| {
+                    let changed = *known != aliases;
+                    *known = aliases;
+                    changed
+                });
+                self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+            }
+        }
+    }
+}
+
+/// When pending changes go, the oldest of which came at `first` and the newest at `last`.
+fn due(applied: Option<Instant>, first: Instant, last: Instant) -> Instant {
+    match applied {
+        Some(applied) if first.saturating_duration_since(applied) < JOIN => (last + JOIN).min(first + JOIN_AT_MOST),
+        _ => first,
+    }
+}
+
+/// Owns the builder and everything that was built from. Runs where blocking is allowed.
+struct Worker {
+    setup: Setup,
+    publish: Arc<dyn Publish>,
+    builder: Builder,
+    services: HashMap<Arc<str>, Known>,
+    manual: Manual,
+    manual_rejects: Vec<Reject>,
+    whole: Option<Parsed>,
+    page: Arc<str>,
+    /// The rejects of the table in force, to log only new ones.
+    rejects: HashSet<(Origin, String)>,
+    table: Arc<Table>,
+    builds: u64,
+}
+
+struct Known {
+    instances: Arc<[Instance]>,
+    rejects: Vec<Reject>,
+}
+
+/// Lines of the commands that changed, before and after.
+#[derive(Default)]
+struct Lines {
+    old: Vec<String>,
+    new: Vec<String>,
+}
+
+impl Worker {
+    fn apply(&mut self, pending: Pending, board: &Board) {
+        let started = Instant::now();
+        let causes = causes(&pending.causes);
+        let first = self.builds == 0;
+        let mut services = Lines::default();
+        let mut manual = Lines::default();
+        let mut changed = first;
+        for (name, instances) in pending.services {
+            changed |= self.service(name, instances, &mut services);
+        }
+        if let Some(texts) = pending.manual
+            && texts != self.manual
+        {
+            self.set_manual(texts, &mut manual);
+            changed = true;
+        }
+        if let Some(whole) = pending.whole
+            && Some(&whole) != self.whole.as_ref()
+        {
+            let old = self.whole.replace(whole.clone());
+            manual.old = lines(&self.setup.settings, |b| b.manual(old.map(|w| w.entries).unwrap_or_default()));
+            manual.new = lines(&self.setup.settings, |b| b.manual(whole.entries.clone()));
+            self.builder.manual(whole.entries);
+            self.manual_rejects = whole.rejects;
+            changed = true;
+        }
+        let mut page_changed = false;
+        if let Some(page) = pending.page
+            && page != self.page
+        {
+            match page.len() {
+                0 => tracing::info!("Unset noroute HTML"),
+                n => tracing::info!("Set noroute HTML ({n} bytes)"),
+            }
+            self.page = page;
+            page_changed = true;
+        }
+        if !changed {
+            if page_changed {
+                self.publish.publish(self.table.clone(), self.page.clone());
+            }
+            return;
+        }
+        let built = self.builder.build();
+        self.table = built.table;
+        self.builds += 1;
+        self.publish.publish(self.table.clone(), self.page.clone());
+        let took = started.elapsed();
+
+        // As in the whole text: services' commands descending, then overrides in order.
+        services.old.sort_unstable_by(|a, b| b.cmp(a));
+        services.new.sort_unstable_by(|a, b| b.cmp(a));
+        let mut difference = diff(services);
+        difference.extend(diff(manual));
+        self.log(&difference);
+        let rejects = self.collect_rejects(built.rejects);
+        self.report(board, took, rejects, change(causes, difference));
+    }
+
+    fn start_over(&mut self) {
+        let mut builder = Builder::new(self.setup.settings.clone());
+        for (name, known) in &self.services {
+            let parsed = std::panic::catch_unwind(AssertUnwindSafe(|| self.parse(&known.instances)));
+            builder.service(name, parsed.map(|p| p.entries).unwrap_or_default());
+        }
+        builder.manual(self.whole.as_ref().map_or_else(|| parse_keys(&self.manual).entries, |w| w.entries.clone()));
+        self.builder = builder;
+    }
+
+    /// `false`: nothing new.
+    fn service(&mut self, name: Arc<str>, instances: Arc<[Instance]>, lines_of: &mut Lines) -> bool {
+        let known = self.services.get(&name);
+        if known.map_or(instances.is_empty(), |k| k.instances == instances) {
+            return false;
+        }
+        let parsed = self.parse(&instances);
+        let old = known.map(|k| self.parse(&k.instances).entries).unwrap_or_default();
+        lines_of.old.extend(lines(&self.setup.settings, |b| b.service(&name, old)));
+        lines_of.new.extend(lines(&self.setup.settings, |b| b.service(&name, parsed.entries.clone())));
+        self.builder.service(&name, parsed.entries);
+        if instances.is_empty() {
+            self.services.remove(&name);
+        } else {
+            self.services.insert(name, Known { instances, rejects: parsed.rejects });
+        }
+        true
+    }
+
+    fn parse(&self, instances: &[Instance]) -> Parsed {
+        let mut all = Parsed::default();
+        for instance in instances {
+            let parsed = route::parse_tags(instance, &self.setup.tag_prefix, &self.setup.datacenter);
+            all.entries.extend(parsed.entries);
+            all.rejects.extend(parsed.rejects);
+        }
+        all
+    }
+
+    fn set_manual(&mut self, texts: Manual, lines_of: &mut Lines) {
+        let old = parse_keys(&self.manual);
+        let new = parse_keys(&texts);
+        lines_of.old = lines(&self.setup.settings, |b| b.manual(old.entries));
+        lines_of.new = lines(&self.setup.settings, |b| b.manual(new.entries.clone()));
+        self.builder.manual(new.entries);
+        self.manual_rejects = new.rejects;
+        self.manual = texts;
+    }
+
+    fn log(&self, difference: &[String]) {
+        match self.setup.log {
+            RoutesLog::Off => {}
+            RoutesLog::Delta if difference.is_empty() => {}
+            RoutesLog::Delta => tracing::info!("Config updates\n{}", difference.join("\n")),
+            RoutesLog::All => tracing::info!("Updated config to\n{}", self.builder.source_lines().join("\n")),
+            RoutesLog::Detail => tracing::info!("Updated config to\n{}", self.table.tree()),
+        }
+    }
+
+    /// All rejects of the table in force. New ones are logged.
+    fn collect_rejects(&mut self, of_build: Vec<Reject>) -> Vec<Reject> {
+        let services: BTreeMap<_, _> = self.services.iter().filter(|(_, k)| !k.rejects.is_empty()).collect();
+        let mut all: Vec<Reject> = services.into_values().flat_map(|k| k.rejects.iter().cloned()).collect();
+        all.extend(self.manual_rejects.iter().cloned());
+        all.extend(of_build);
+        let mut said = 0;
+        let mut now = HashSet::with_capacity(all.len());
+        for reject in &all {
+            let key = (reject.origin.clone(), reject.text.clone());
+            if !self.rejects.contains(&key) && !now.contains(&key) {
+                said += 1;
+                if said <= REJECTS_LOGGED {
+                    tracing::warn!("Ignoring {:?} of {}: {}", reject.text, place(&reject.origin), reject.reason);
+                }
+            }
+            now.insert(key);
+        }
+        if said > REJECTS_LOGGED {
+            tracing::warn!("Ignoring {} more that cannot be used", said - REJECTS_LOGGED);
+        }
+        self.rejects = now;
+        all
+    }
+
+    fn report(&self, board: &Board, took: Duration, rejects: Vec<Reject>, change: Change) {
+        let (routes, targets) = self.table.size();
+        metrics::counter!(names::BUILDS).increment(1);
+        metrics::gauge!(names::BUILD_SECONDS).set(took.as_secs_f64());
+        metrics::gauge!(names::REJECTS).set(rejects.len() as f64);
+        metrics::gauge!(names::ROUTES).set(routes as f64);
+        metrics::gauge!(names::TARGETS).set(targets as f64);
+        let changes = remember(&board.table.load().changes, change);
+        board.table.store(Arc::new(TableStatus {
+            built: Some(SystemTime::now()),
+            builds: self.builds,
+            build_ms: took.as_secs_f64() * 1000.0,
+            routes,
+            targets,
+            services: self.services.len(),
+            instances: self.services.values().map(|k| k.instances.len()).sum(),
+            rejects: rejects.into(),
+            changes,
+        }));
+    }
+
+    fn aliases(&self) -> Aliases {
+        self.table.aliases()
+    }
+}
+
+fn parse_keys(texts: &Manual) -> Parsed {
+    let mut all = Parsed::default();
+    for (key, text) in texts {
+        let parsed = route::parse_text(text, |line| Origin::Key { key: key.clone(), line });
+        all.entries.extend(parsed.entries);
+        all.rejects.extend(parsed.rejects);
+    }
+    all
+}
+
+/// The lines of some commands alone.
+fn lines(settings: &Settings, fill: impl FnOnce(&mut Builder)) -> Vec<String> {
+    let mut builder = Builder::new(settings.clone());
+    fill(&mut builder);
+    builder.source_lines()
+}
+
+/// Service lines are sorted descending, as in the whole text; those of overrides keep their order.
+fn diff(lines: Lines) -> Vec<String> {
+    if lines.old.is_empty() && lines.new.is_empty() { Vec::new() } else { route::diff(&lines.old, &lines.new) }
+}
+
+fn causes(causes: &[String]) -> String {
+    let mut text = causes.iter().take(CAUSES).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if causes.len() > CAUSES {
+        text.push_str(" and more");
+    }
+    text
+}
+
+fn change(cause: String, difference: Vec<String>) -> Change {
+    let count = |mark| difference.iter().filter(|line| line.starts_with(mark)).count();
+    Change {
+        at: Some(SystemTime::now()),
+        cause,
+        added: count('+'),
+        removed: count('-'),
+        lines: difference.iter().take(CHANGE_LINES).map(|line| line.chars().take(CHANGE_WIDTH).collect()).collect(),
+    }
+}
+
+/// Changes within this time after a table are joined ...
+const JOIN: Duration = Duration::from_millis(50);
+
+/// ... but none waits longer than this.
+const JOIN_AT_MOST: Duration = Duration::from_millis(250);
+
+/// Causes that are named per change.
+const CAUSES: usize = 8;
+
+/// Rejects that are logged per table; the rest are counted. All of them are in the status.
+const REJECTS_LOGGED: usize = 50;
+
+const CHANGE_LINES: usize = 50;
+
+const CHANGE_WIDTH: usize = 500;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! From a configuration to a running registry, and its end.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::consul::announce::Order;
+use super::consul::overrides::Overrides;
+use super::publish::{Feed, Funnel, Setup};
+use super::status::{Board, Status};
+use super::{Backend, Config, Publish, consul, custom, file, fixed};
+use crate::consul::Client;
+
+#[derive(Debug)]
+pub enum Error {
+    /// The back-end did not answer until `registry.timeout`.
+    Timeout { backend: &'static str, last: String },
+    /// The configuration does not fit together.
+    Setup(String),
+    /// There is no address to register ourselves with.
+    Register(String),
+    /// Consul did not do what was asked.
+    Consul(crate::consul::Error),
+    /// A key with this ending would not be read.
+    Suffix(String),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Timeout { backend, last } => write!(f, "Timeout registering backend. {backend}: {last}"),
+            Error::Setup(what) => f.write_str(what),
+            Error::Register(why) => write!(f, "cannot register ourselves: {why}"),
+            Error::Consul(e) => write!(f, "{e}"),
+            Error::Suffix(suffix) => write!(f, "{suffix:?} is not below the overrides: it has to begin with a slash"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<crate::consul::Error> for Error {
+    fn from(e: crate::consul::Error) -> Self {
+        Error::Consul(e)
+    }
+}
+
+/// A running registry. Its tasks end when it is dropped.
+pub struct Registry {
+    board: Arc<Board>,
+    ready: watch::Receiver<bool>,
+    overrides: Overrides,
+    orders: mpsc::Sender<Order>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// Waits for the back-end, then starts watching it. An error is one that ends the program: see [`Error::Timeout`].
+pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry, Error> {
+    let board = Arc::new(Board::default());
+    let feed = Feed::default();
+    let (ready, is_ready) = watch::channel(false);
+    let (aliases, wanted) = watch::channel(Default::default());
+    let (orders, inbox) = mpsc::channel(4);
+    let mut tasks = JoinSet::new();
+    let mut setup = Setup {
+        settings: config.settings.clone(),
+        tag_prefix: String::new(),
+        datacenter: String::new(),
+        log: config.log,
+    };
+    let attempts = Attempts { deadline: Instant::now() + config.timeout, retry: config.retry };
+    let mut overrides = Overrides::none();
+    match &config.backend {
+        Backend::Consul(consul) => {
+            let client = Client::new(consul.client.clone()).map_err(|e| Error::Setup(e.to_string()))?;
+            setup.datacenter =
+                attempts.until("consul", async || client.datacenter().await.map_err(|e| e.to_string())).await?;
+            setup.tag_prefix.clone_from(&consul.tag_prefix);
+            overrides = Overrides::new(client.clone(), &consul.kv_path);
+            consul::run(&mut tasks, client, consul, &feed, &board, wanted, inbox).await?;
+        }
+        Backend::Static { routes, page } => fixed::give(&feed, routes, page),
+        Backend::File { path, page } => {
+            let source = board.source("file");
+            let open = async || file::Files::open(path, page.as_deref(), &feed, source.clone());
+            tasks.spawn(attempts.until("file", open).await?.watch(feed.clone()));
+        }
+        Backend::Custom(custom) => {
+            let poll = custom::Poll::new(custom, board.source("custom"))?;
+            attempts.until("custom", async || poll.once(&feed).await).await?;
+            feed.page(&custom.page);
+            feed.services_known();
+            feed.manual_known();
+            tasks.spawn(poll.run(feed.clone()));
+        }
+    }
+    tasks.spawn(Funnel::new(feed, board.clone(), setup, publish, ready, aliases).run());
+    Ok(Registry { board, ready: is_ready, overrides, orders, tasks: Mutex::new(tasks) })
+}
+
+impl Registry {
+    /// Returns once the first table is published.
+    pub async fn ready(&self) {
+        let mut ready = self.ready.clone();
+        if ready.wait_for(|ready| *ready).await.is_err() {
+            // Stopped: there will be none.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        *self.ready.borrow()
+    }
+
+    /// Begins to register ourselves and the aliases. To be called once all listeners are open, so that a start which
+    /// fails leaves nothing behind in Consul.
+    pub async fn announce(&self) {
+        let _ = self.orders.send(Order::Begin).await;
+    }
+
+    /// Takes all registrations back, for good. Bounded: a dead agent delays an exit by seconds only.
+    pub async fn deregister(&self) {
+        let (done, gone) = oneshot::channel();
+        let all = async {
+            if self.orders.send(Order::End(done)).await.is_ok() {
+                let _ = gone.await;
+            }
+        };
+        if tokio::time::timeout(DEREGISTER, all).await.is_err() {
+            tracing::warn!("Consul did not answer in time, our registrations may still be there");
+        }
+    }
+
+    pub fn status(&self) -> Arc<Status> {
+        Arc::new(self.board.status(self.is_ready()))
+    }
+
+    pub fn overrides(&self) -> Overrides {
+        self.overrides.clone()
+    }
+
+    /// Ends all tasks. The last table stays in force.
+    pub fn stop(&self) {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
+/// The patience at start.
+struct Attempts {
+    deadline: Instant,
+    retry: Duration,
+}
+
+impl Attempts {
+    /// Tries until it works or `registry.timeout` is over; at least once.
+    async fn until<T>(&self, backend: &'static str, attempt: impl AsyncFn() -> Result<T, String>) -> Result<T, Error> {
+        loop {
+            // The first attempt gets a moment even if there is no time at all.
+            let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
+            let last = match tokio::time::timeout(left, attempt()).await {
+                Ok(Ok(value)) => return Ok(value),
+                Ok(Err(e)) => e,
+                Err(_) => "no answer".to_owned(),
+            };
+            tracing::warn!("Error initializing backend. {last}");
+            if Instant::now() + self.retry > self.deadline {
+                tokio::time::sleep(self.deadline.saturating_duration_since(Instant::now())).await;
+                return Err(Error::Timeout { backend, last });
+            }
+            tokio::time::sleep(self.retry).await;
+        }
+    }
+}
+
+const DEREGISTER: Duration = Duration::from_secs(4);
+
+#[cfg(test)]
+mod tests;
