@@ -1,9 +1,16 @@
 //! What happens to a connection between accepting it and its protocol: PROXY header, TLS.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::net::TcpStream;
+
+use crate::cert;
+use crate::listen::tls::{AcceptError, Acceptor, handshake_limit};
 
 use crate::listen;
 use crate::net::proxy_protocol::{self, Header, Reader};
@@ -13,11 +20,30 @@ use crate::proxy::http;
 /// The outer side of one listener.
 pub(super) struct Edge {
     config: listen::Config,
+    tls: Option<Arc<Acceptor>>,
 }
 
+/// Certificate sources by name.
+pub(super) type Sources = HashMap<String, Arc<cert::Source>>;
+
 impl Edge {
-    pub(super) fn new(config: listen::Config) -> Self {
-        Self { config }
+    /// Fails if the settings of the listener leave no TLS that could be spoken.
+    pub(super) fn new(config: listen::Config, sources: &Sources) -> anyhow::Result<Self> {
+        let source = config.cert_source.as_ref().and_then(|name| sources.get(name));
+        let tls = match (&config.cert_source, source) {
+            (None, _) => None,
+            // Never served in the clear what was meant to be encrypted.
+            (Some(name), None) => anyhow::bail!("listener {}: there is no certificate source {name:?}", config.addr),
+            (Some(_), Some(source)) => {
+                let (acceptor, warnings) = Acceptor::new(&config, source.store(), ALPN)
+                    .map_err(|error| anyhow::anyhow!("listener {}: {error}", config.addr))?;
+                for warning in warnings {
+                    tracing::warn!("listener {}: {warning}", config.addr);
+                }
+                Some(acceptor)
+            }
+        };
+        Ok(Self { config, tls })
     }
 
     pub(super) fn http_listener(&self) -> http::Listener {
@@ -27,6 +53,9 @@ impl Edge {
             write_timeout: config.write_timeout,
             idle_timeout: if config.idle_timeout.is_zero() { config.read_timeout } else { config.idle_timeout },
             half_close: config.half_close,
+            misdirected: self.tls.clone().map(|tls| -> http::Misdirected {
+                Rc::new(move |server_name, authority| tls.store().is_misdirected(server_name, authority))
+            }),
         }
     }
 
@@ -34,19 +63,33 @@ impl Edge {
     pub(super) async fn admit(&self, mut stream: TcpStream, remote: SocketAddr) -> Option<(Stream, Peer)> {
         let local = stream.local_addr().ok()?;
         let mut peer = Peer { remote, local, tls: None };
-        if !self.config.proxy_protocol || !self.is_trusted(remote) {
-            return Some((Stream::Plain(stream), peer));
-        }
-        match read_header(&mut stream, self.config.proxy_header_timeout).await {
-            Ok(Header::Proxied { source, destination }) => {
-                peer.remote = source;
-                peer.local = destination;
-                Some((Stream::Plain(stream), peer))
+        let mut read = Bytes::new();
+        if self.config.proxy_protocol && self.is_trusted(remote) {
+            match read_header(&mut stream, self.config.proxy_header_timeout).await {
+                Ok(Header::Proxied { source, destination }) => {
+                    peer.remote = source;
+                    peer.local = destination;
+                }
+                Ok(Header::Local | Header::Unknown | Header::Unix) => {}
+                Ok(Header::Absent { read: begun }) => read = begun,
+                Err(error) => {
+                    tracing::debug!("{remote}: PROXY header: {error}");
+                    return None;
+                }
             }
-            Ok(Header::Local | Header::Unknown | Header::Unix) => Some((Stream::Plain(stream), peer)),
-            Ok(Header::Absent { read }) => Some((Stream::Rewound(Rewind::new(read, stream)), peer)),
+        }
+        let Some(tls) = &self.tls else {
+            let stream =
+                if read.is_empty() { Stream::Plain(stream) } else { Stream::Rewound(Rewind::new(read, stream)) };
+            return Some((stream, peer));
+        };
+        match tls.accept(Rewind::new(read, stream), peer.local.ip(), handshake_limit(&self.config)).await {
+            Ok((stream, info)) => {
+                peer.tls = Some(Arc::new(info));
+                Some((Stream::Server(Box::new(stream)), peer))
+            }
             Err(error) => {
-                tracing::debug!("{remote}: PROXY header: {error}");
+                say(&error, peer.remote);
                 None
             }
         }
@@ -67,3 +110,11 @@ async fn read_header(stream: &mut TcpStream, limit: Duration) -> Result<Header, 
         Err(_) => reader.give_up(),
     }
 }
+
+/// Port scanners and broken clients are no reason to fill the log.
+fn say(error: &AcceptError, remote: SocketAddr) {
+    tracing::debug!("{remote}: TLS handshake: {error}");
+}
+
+/// HTTP/1.1 only, until HTTP/2 is spoken.
+const ALPN: &[&[u8]] = &[b"http/1.1"];

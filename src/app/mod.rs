@@ -15,10 +15,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::sync::oneshot;
 
-use self::edge::Edge;
+use self::edge::{Edge, Sources};
 use self::publish::Publisher;
 use self::signals::Signals;
 use self::worker::{Setup, Socket};
+use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::life::{Life, Phase};
 use crate::listen::{self, Bound, Proto};
@@ -55,14 +56,19 @@ impl App {
     /// Runs until a signal ends it. `Ok` is a clean end.
     pub async fn run(self) -> anyhow::Result<()> {
         let mut signals = Signals::new().context("cannot listen to signals")?;
+        let mut sources = Sources::new();
+        for source in &self.config.cert_sources {
+            sources.insert(source.name.clone(), cert::start(source).await?);
+        }
+        let listeners = self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
+        let admin = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
         let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
         let registry = tokio::select! {
             registry = registry::start(self.config.registry.clone(), publisher) => Arc::new(registry?),
             signal = signals.end() => anyhow::bail!("Caught {signal}. Exiting"),
         };
-        let Self { config, live, metrics, life, listeners, admin } = self;
-        if let (Some(bound), Some(admin)) = (admin, &config.admin) {
-            let edge = Arc::new(Edge::new(bound.config.clone()));
+        let Self { config, live, metrics, life, .. } = self;
+        if let (Some((bound, edge)), Some(admin)) = (admin, &config.admin) {
             let state = views::state(admin, &config, &live, &registry, &life.watch());
             tracing::info!("Admin server access mode {:?}", admin.access.name());
             tracing::info!("Admin server listening on {:?}", bound.config.addr);
@@ -147,13 +153,21 @@ fn is_data_plane(listener: &listen::Config) -> bool {
     listener.proto != Proto::Prometheus
 }
 
+fn with_edge(bound: Bound, sources: &Sources) -> anyhow::Result<(Bound, Arc<Edge>)> {
+    let edge = Arc::new(Edge::new(bound.config.clone(), sources)?);
+    Ok((bound, edge))
+}
+
 /// Opens every listener and starts the workers.
-fn open(workers: usize, listeners: Vec<Bound>, setup: &Setup) -> anyhow::Result<Vec<oneshot::Receiver<()>>> {
+fn open(
+    workers: usize,
+    listeners: Vec<(Bound, Arc<Edge>)>,
+    setup: &Setup,
+) -> anyhow::Result<Vec<oneshot::Receiver<()>>> {
     let mut sockets: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
-    for bound in listeners {
+    for (bound, edge) in listeners {
         let kind = bound.config.proto.name().to_uppercase();
         tracing::info!("{kind} proxy listening on {}", bound.config.addr);
-        let edge = Arc::new(Edge::new(bound.config.clone()));
         if !is_data_plane(&bound.config) {
             pages::prometheus(bound, &edge, &setup.metrics, &setup.life)?;
             continue;

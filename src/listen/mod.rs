@@ -2,6 +2,7 @@
 
 mod accept;
 mod bind;
+pub mod tls;
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ pub enum Stream {
     /// Plain, after some of its bytes were looked at.
     Rewound(Rewind<TcpStream>),
     /// TLS terminated here.
-    Server(Box<tokio_rustls::server::TlsStream<TcpStream>>),
+    Server(Box<tokio_rustls::server::TlsStream<Rewind<TcpStream>>>),
     /// TLS to a target.
     Client(Box<tokio_rustls::client::TlsStream<TcpStream>>),
 }

@@ -17,6 +17,8 @@ pub(crate) enum Refusal {
     /// A request target that is neither a path nor a URL with one.
     BadTarget,
     TargetTooLong,
+    /// A host that another certificate than that of this connection is for (RFC 9110, section 15.5.20).
+    Misdirected,
     /// CONNECT: we are no forward proxy.
     Connect,
     /// An expectation other than `100-continue`.
@@ -38,6 +40,7 @@ impl Refusal {
             Refusal::BadHost => (StatusCode::BAD_REQUEST, "malformed Host header\n"),
             Refusal::BadTarget => (StatusCode::BAD_REQUEST, "malformed request target\n"),
             Refusal::TargetTooLong => (StatusCode::URI_TOO_LONG, "request target too long\n"),
+            Refusal::Misdirected => (StatusCode::MISDIRECTED_REQUEST, "this connection is for another host\n"),
             Refusal::Connect => (StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not served here\n"),
             Refusal::Expectation => (StatusCode::EXPECTATION_FAILED, ""),
             Refusal::Coding => (StatusCode::NOT_IMPLEMENTED, "Unsupported transfer encoding\n"),

@@ -22,7 +22,7 @@ use self::answer::Refusal;
 use self::body::Body;
 use self::record::Record;
 use self::request::Asked;
-pub use self::serve::{Listener, serve};
+pub use self::serve::{Listener, Misdirected, serve};
 use crate::metrics::{Metrics, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::Config;
@@ -75,6 +75,11 @@ impl Client {
             Ok(Asked::Options) => return answer::options(),
             Err(refusal) => return refusal.answer(),
         };
+        if let (Some(misdirected), Some(tls)) = (&self.listener.misdirected, &self.peer.tls)
+            && misdirected(tls.server_name.as_deref(), &host)
+        {
+            return Refusal::Misdirected.answer();
+        }
         worker.rules.distrust(request.headers_mut(), &self.peer);
         if let Some(name) = &worker.rules.request_id {
             request.headers_mut().insert(name.clone(), request_id());

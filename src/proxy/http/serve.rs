@@ -16,7 +16,7 @@ use crate::life::{Phase, Watch};
 use crate::net::{Clock, Peer, Stream, Timed, tunnel};
 
 /// What all connections of one listener share.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Listener {
     /// `rt`; 0: no limit.
     pub read_timeout: Duration,
@@ -26,7 +26,12 @@ pub struct Listener {
     pub idle_timeout: Duration,
     /// A client that has closed its sending side still gets its answer.
     pub half_close: bool,
+    /// Set on listeners with TLS.
+    pub misdirected: Option<Misdirected>,
 }
+
+/// Is a request for this authority on the wrong connection, one that was made for another server name?
+pub type Misdirected = Rc<dyn Fn(Option<&str>, &str) -> bool>;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 

@@ -1,0 +1,200 @@
+//! Throw-away authorities and certificates for the tests of certificates and TLS.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+
+use super::{Certificate, Config, Kind, Pair};
+
+pub(crate) fn config(kind: Kind) -> Config {
+    Config {
+        name: "test".into(),
+        kind,
+        refresh: Duration::ZERO,
+        client_ca: None,
+        ca_upgrade_cn: String::new(),
+        header: None,
+        vault_fetch_token: String::new(),
+    }
+}
+
+/// A certificate authority.
+pub(crate) struct Authority {
+    pub(crate) issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, PEM.
+#[derive(Clone)]
+pub(crate) struct Leaf {
+    pub(crate) cert: String,
+    pub(crate) key: String,
+    der: Vec<u8>,
+    pub(crate) params: CertificateParams,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Self {
+        let issuer = CertifiedIssuer::self_signed(authority(name), key());
+        Self { issuer: issuer.expect("the parameters are fine") }
+    }
+
+    /// One below this one.
+    pub(crate) fn authority(&self, name: &str) -> Self {
+        let issuer = CertifiedIssuer::signed_by(authority(name), key(), &self.issuer);
+        Self { issuer: issuer.expect("the parameters are fine") }
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// Valid for ten days. The first name is the common name as well.
+    pub(crate) fn leaf(&self, names: &[&str]) -> Leaf {
+        self.leaf_valid(names, -1, 10)
+    }
+
+    /// Valid between two days, counted from now.
+    pub(crate) fn leaf_valid(&self, names: &[&str], from: i64, to: i64) -> Leaf {
+        self.sign(params(names, from * DAY, to * DAY), &key())
+    }
+
+    /// Valid for some more seconds.
+    pub(crate) fn leaf_for(&self, names: &[&str], seconds: i64) -> Leaf {
+        self.sign(params(names, -DAY, seconds), &key())
+    }
+
+    pub(crate) fn leaf_rsa(&self, names: &[&str]) -> Leaf {
+        let key = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048);
+        self.sign(params(names, -DAY, 10 * DAY), &key.expect("RSA is supported"))
+    }
+
+    fn sign(&self, params: CertificateParams, key: &KeyPair) -> Leaf {
+        let cert = params.signed_by(key, &self.issuer).expect("the parameters are fine");
+        Leaf { cert: cert.pem(), key: key.serialize_pem(), der: cert.der().to_vec(), params }
+    }
+}
+
+impl Leaf {
+    pub(crate) fn der(&self) -> &[u8] {
+        &self.der
+    }
+
+    pub(crate) fn certificate(&self, name: &str) -> Certificate {
+        let pair = Pair::parse(self.cert.as_bytes(), self.key.as_bytes()).expect("a pair");
+        Certificate { name: name.into(), pair: Arc::new(pair) }
+    }
+
+    /// Signed by itself. `is_ca`: with CA:TRUE, as `openssl req -x509` makes them.
+    pub(crate) fn self_signed(name: &str, is_ca: bool) -> Self {
+        let key = key();
+        let mut params = params(&[name], -DAY, 10 * DAY);
+        if is_ca {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        let cert = params.self_signed(&key).expect("the parameters are fine");
+        Self { cert: cert.pem(), key: key.serialize_pem(), der: cert.der().to_vec(), params }
+    }
+}
+
+/// A client that takes any certificate, so that a test can look at it.
+#[derive(Debug)]
+pub(crate) struct AnyServer;
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn key() -> KeyPair {
+    KeyPair::generate().expect("a key")
+}
+
+fn authority(name: &str) -> CertificateParams {
+    let mut params = params(&[], -DAY, 10 * DAY);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.extended_key_usages.clear();
+    params
+}
+
+fn params(names: &[&str], from: i64, to: i64) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names.clone()).expect("host names");
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    if let Some(first) = names.first() {
+        params.distinguished_name.push(DnType::CommonName, first.as_str());
+    }
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
+    let at = |seconds: i64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs((now + seconds) as u64);
+    params.not_before = at(from);
+    params.not_after = at(to);
+    params
+}
+
+pub(crate) const DAY: i64 = 24 * 60 * 60;
+
+/// The `openssl` program, for what rcgen does not make. Tests do without it where it is not installed.
+pub(crate) mod openssl {
+    use std::path::Path;
+    use std::process::Command;
+
+    /// An own directory; `None`: no such program.
+    pub(crate) fn folder() -> Option<tempfile::TempDir> {
+        let works = Command::new("openssl").arg("version").output().is_ok_and(|output| output.status.success());
+        works.then(|| tempfile::tempdir().expect("a directory"))
+    }
+
+    /// Output of a shell line.
+    pub(crate) fn run(dir: &Path, line: &str) -> String {
+        let output = Command::new("sh").args(["-ec", line]).current_dir(dir).output().expect("a shell");
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Certificate and key; `make` writes the key to the file `K`.
+    pub(crate) fn self_signed(dir: &Path, make: &str, subject: &str) -> (String, String) {
+        run(dir, make);
+        let cert = run(dir, &format!("openssl req -x509 -new -key K -days 9 -subj {subject}"));
+        (cert, run(dir, "cat K"))
+    }
+}
