@@ -116,6 +116,9 @@ impl Draft {
         if self.service.is_empty() {
             return Err("the name of the service is empty".to_owned());
         }
+        if self.options.iter().any(|(key, value)| [key, value].iter().any(|text| text.chars().any(char::is_control))) {
+            return Err("options have no line breaks and no other control characters".to_owned());
+        }
         pending::check(&self.options, self.destination.scheme)?;
         let (options, warning) = Options::parse(self.options)?;
         if options.redirect.is_some() && self.destination.scheme == Scheme::Tcp {
