@@ -11,6 +11,8 @@ mod names;
 mod publish;
 mod start;
 mod status;
+#[cfg(test)]
+mod testing;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -25,19 +25,20 @@ struct Inbox {
     wake: Notify,
 }
 
+/// What was put down and not looked at yet.
 #[derive(Default)]
-struct Pending {
+pub(super) struct Pending {
     /// No instances: the service is gone.
-    services: HashMap<Arc<str>, Arc<[Instance]>>,
-    manual: Option<Manual>,
+    pub(super) services: HashMap<Arc<str>, Arc<[Instance]>>,
+    pub(super) manual: Option<Manual>,
     whole: Option<Parsed>,
-    page: Option<Arc<str>>,
+    pub(super) page: Option<Arc<str>>,
     causes: Vec<String>,
     /// When the oldest and the newest of these changes came.
     since: Option<(Instant, Instant)>,
     /// What the first table waits for.
-    services_known: bool,
-    manual_known: bool,
+    pub(super) services_known: bool,
+    pub(super) manual_known: bool,
 }
 
 /// Overrides: keys in order, and their texts.
@@ -87,6 +88,12 @@ impl Feed {
     /// The overrides are known, or known to be out of reach.
     pub(super) fn manual_known(&self) {
         self.put(|pending| pending.manual_known = true);
+    }
+
+    /// Takes what is there, as the funnel does.
+    #[cfg(test)]
+    pub(super) fn take(&self) -> Pending {
+        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn put(&self, change: impl FnOnce(&mut Pending)) {

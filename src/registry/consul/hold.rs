@@ -75,7 +75,7 @@ impl Hold {
         {
             *returned = now;
         }
-        if self.phase == Phase::Suspicious && first && !trusted {
+        if self.phase != Phase::Trusting && first && !trusted {
             let lacking = self.current.get(name).into_iter().flat_map(|all| all.iter());
             let lacking = lacking.filter(|i| !has(&i.id) && !missing.iter().any(|m| m.id == i.id)).cloned();
             missing.extend(lacking.collect::<Vec<_>>());
@@ -87,6 +87,17 @@ impl Hold {
             self.held.insert(name.clone(), missing);
         }
         self.set(name, all)
+    }
+
+    /// A healthy watch says that the service is no more.
+    pub(super) fn gone(&mut self, name: &Name) -> Option<Arc<[Instance]>> {
+        self.held.remove(name);
+        self.set(name, Vec::new())
+    }
+
+    /// Whether anything is in force for this service.
+    pub(super) fn has(&self, name: &Name) -> bool {
+        self.current.contains_key(name)
     }
 
     /// To be called when something was offered or time went by. `complete`: every list and every changed service was

@@ -62,6 +62,8 @@ pub(super) struct Services {
     checks_well: bool,
     /// Services never read yet.
     unread: usize,
+    /// Services whose last answer was blank although the names list them. It is asked for again and never believed.
+    blank: HashSet<Name>,
     /// When the names were first known.
     started: Option<Instant>,
     announced: bool,
@@ -94,6 +96,8 @@ struct Known {
     /// It was read at least once.
     read: bool,
     failures: u32,
+    /// Answers in a row without any instance although the names list the service.
+    blank: u32,
 }
 
 /// Signs that Consul leaves out what the token may not see. Each tells of a list that suddenly lacks what is always there.
@@ -104,6 +108,13 @@ struct Doubt {
     /// `X-Consul-Results-Filtered-By-ACLs` as it was in good times.
     names_filtered: Option<bool>,
     checks_filtered: Option<bool>,
+}
+
+impl Audit {
+    /// Takes a share of time.
+    fn spend(&mut self, now: Instant, time: Duration) {
+        self.free = Some(self.free.map_or(now, |at| at.max(now)) + time);
+    }
 }
 
 impl Doubt {
@@ -123,8 +134,8 @@ struct Audit {
     /// A move was explained, but may have hidden another one.
     later: Option<Instant>,
     running: bool,
-    /// Earliest time of the next one.
-    not_before: Option<Instant>,
+    /// Until when the share of time for audits is used up. A few in a row are allowed before that.
+    free: Option<Instant>,
     /// Indexes of the latest reads, and of the last list of checks with a change.
     reads: VecDeque<u64>,
     checks: u64,
@@ -158,6 +169,7 @@ impl Services {
             names_well: false,
             checks_well: false,
             unread: 0,
+            blank: HashSet::new(),
             started: None,
             announced: false,
             doubt: Doubt::default(),
@@ -257,7 +269,7 @@ impl Services {
         if !self.announced && self.started.is_some() {
             sooner(now + Duration::from_millis(250));
         }
-        if let Some(audit) = self.next_audit() {
+        if let Some(audit) = self.next_audit(now) {
             sooner(audit.max(now + Duration::from_millis(1)));
         }
         at
@@ -410,7 +422,11 @@ impl Services {
     fn forget(&mut self, name: &Name, trusted: bool) {
         if let Some(known) = self.known.remove(name) {
             self.unread -= usize::from(!known.read);
-            let value = self.hold.offer(Instant::now(), name, Vec::new(), trusted);
+            if self.blank.remove(name) && self.blank.is_empty() {
+                self.setup.sources.reads.warn(None);
+            }
+            let value =
+                if trusted { self.hold.gone(name) } else { self.hold.offer(Instant::now(), name, Vec::new(), false) };
             self.setup.feed.services(value.map(|v| (name.clone(), v)));
         }
     }
@@ -455,8 +471,29 @@ impl Services {
         self.setup.sources.reads.good(answer.index);
         self.unread -= usize::from(!std::mem::replace(&mut known.read, true));
         known.failures = 0;
-        let trusted = std::mem::replace(&mut known.trusted, true);
         let entries = answer.value.unwrap_or_default();
+        known.blank = if entries.is_empty() { known.blank + 1 } else { 0 };
+        if known.blank > 0 && self.hold.has(&name) {
+            // If it is gone, the names say so in a moment. If they do not, the token may not see its nodes.
+            let pause = Duration::from_secs(if known.blank > 5 { 10 } else { 1 });
+            let suspicious = known.blank > 1;
+            if !std::mem::replace(&mut known.retrying, true) {
+                self.retries.insert((Instant::now() + pause, name.clone()));
+            }
+            self.blank.insert(name.clone());
+            if suspicious {
+                let warning = format!(
+                    "service {name} is in Consul's list of services, but none of its instances can be seen; probably the \
+                     ACL token lacks node_prefix or service_prefix read. Keeping its last known routes"
+                );
+                self.setup.sources.reads.warn(Some(warning));
+            }
+            return;
+        }
+        if self.blank.remove(&name) && self.blank.is_empty() {
+            self.setup.sources.reads.warn(None);
+        }
+        let trusted = std::mem::replace(&mut known.trusted, true);
         let read = Instances::of(&name, &entries, &self.setup.prefix, &self.setup.rules);
         if known.shape != read.shape {
             known.seen = None;
@@ -492,7 +529,7 @@ impl Services {
                 audit.later.get_or_insert(now + LATER);
             }
         }
-        if self.next_audit().is_none_or(|at| at > now) {
+        if self.next_audit(now).is_none_or(|at| at > now) {
             return;
         }
         self.audit.wanted = false;
@@ -500,8 +537,8 @@ impl Services {
         let refused = self.audit.refused.is_some_and(|at| now.duration_since(at) < REFUSED);
         if self.known.len() <= FEW || refused {
             let trusted = self.hold.is_trusting();
-            let spacing = if self.known.len() <= FEW { 1 } else { 30 };
-            self.audit.not_before = Some(now + Duration::from_secs(spacing));
+            let spacing = if self.known.len() <= FEW { 1 } else { 10 };
+            self.audit.spend(now, Duration::from_secs(spacing));
             for name in self.known.keys().cloned().collect::<Vec<_>>() {
                 self.mark_known(&name, trusted);
             }
@@ -513,20 +550,19 @@ impl Services {
             .spawn(async move { Done::Audit(client.get(Keys::NODES, "", Read::default(), lists::shapes).await) });
     }
 
-    fn next_audit(&self) -> Option<Instant> {
+    fn next_audit(&self, now: Instant) -> Option<Instant> {
         let audit = &self.audit;
         if audit.running || self.known.is_empty() || !self.announced {
             return None;
         }
-        let now = Instant::now();
         let due = if audit.wanted {
             Some(now)
         } else {
             let settled = audit.moved.map(|at| at + SETTLED + self.setup.poll).filter(|_| self.is_idle());
             [settled, audit.later].into_iter().flatten().min()
         };
-        let not_before = audit.not_before.unwrap_or(now);
-        due.map(|at| if audit.wanted { at.max(not_before) } else { at })
+        let allowed = audit.free.and_then(|at| at.checked_sub(IN_A_ROW)).unwrap_or(now);
+        due.map(|at| if audit.wanted { at.max(allowed) } else { at })
     }
 
     fn on_audit(&mut self, answer: Result<Answer<Prints>, Error>) {
@@ -535,7 +571,7 @@ impl Services {
         let prints = match answer {
             Ok(answer) => {
                 // It is the longest answer of all: a tenth of the time for it at most.
-                self.audit.not_before = Some(now + (answer.took * 10).clamp(Duration::from_secs(1), LATER));
+                self.audit.spend(now, (answer.took * 10).clamp(Duration::from_secs(1), LATER));
                 answer.value.unwrap_or_default()
             }
             Err(Error::Status { status: 400..500, .. }) => {
@@ -544,7 +580,7 @@ impl Services {
                 return;
             }
             Err(error) => {
-                self.audit.not_before = Some(now + Duration::from_secs(1));
+                self.audit.free = Some(now + IN_A_ROW + Duration::from_secs(1));
                 self.audit.wanted = true;
                 self.setup.sources.reads.failed(&error);
                 return;
@@ -671,6 +707,9 @@ const MOST_READS: usize = 100;
 
 /// The two lists tell of one change at about the same time.
 const SETTLED: Duration = Duration::from_millis(25);
+
+/// How much of the time for audits may be used in advance.
+const IN_A_ROW: Duration = Duration::from_secs(10);
 
 /// That many services are simply read again.
 const FEW: usize = 8;
