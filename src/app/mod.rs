@@ -142,7 +142,7 @@ fn fail(message: &str, log: &log::Handle) -> ExitCode {
 /// There is no configuration: says why and gives the exit code.
 pub fn refuse(failure: &Failure, log: &log::Handle) -> ExitCode {
     if failure.code == 1 {
-        return fail(&format!("{VERSION}. {failure}"), log);
+        return fail(&failure.to_string(), log);
     }
     eprintln!("{failure}");
     ExitCode::from(failure.code)
