@@ -1,5 +1,6 @@
 //! The only code that knows every part: build, bind, run, drain.
 
+pub mod dev;
 mod edge;
 pub mod log;
 mod pages;
@@ -112,12 +113,7 @@ pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) 
         }
     }
     let run = || {
-        let control = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(CONTROL_THREADS)
-            .thread_name("control")
-            .enable_all()
-            .build()
-            .context("cannot make the runtime of the control plane")?;
+        let control = control_runtime()?;
         let result = App::bind(config).and_then(|app| control.block_on(app.run()));
         // Whatever still waits for Consul does not hold up the end.
         control.shutdown_background();
@@ -130,6 +126,15 @@ pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) 
         }
         Err(error) => fail(&format!("{error:#}"), log),
     }
+}
+
+fn control_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(CONTROL_THREADS)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .context("cannot make the runtime of the control plane")
 }
 
 /// Says why it is over.
