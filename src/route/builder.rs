@@ -61,7 +61,6 @@ struct Prepared {
     line: Box<str>,
     /// 0 unless it adds a target.
     identity: u128,
-    sameness: u128,
 }
 
 /// Commands after those of all services, in order, and where each has a say.
@@ -160,27 +159,26 @@ impl Builder {
         let old = std::mem::replace(&mut self.manual, new);
         let new = &self.manual;
 
-        let list = |manual: &Manual, indices: Option<&Vec<u32>>| -> Vec<Arc<Prepared>> {
-            indices.into_iter().flatten().map(|i| manual.commands[*i as usize].clone()).collect()
-        };
         // Where a deletion applies everywhere, its place between other commands counts.
         let simple = [&old, new].iter().all(|m| m.of_service.is_empty() && m.anywhere.is_empty());
-        for source in old.at.keys().chain(new.at.keys()) {
-            let (before, after) = (list(&old, old.at.get(source)), list(new, new.at.get(source)));
-            if !simple || !same_entries(&before, &after) {
+        for source in old.at.keys() {
+            if !simple || !new.at.contains_key(source) {
                 self.dirty.insert(source.clone());
             }
         }
-        let everywhere = !same_entries(&list(&old, Some(&old.anywhere)), &list(new, Some(&new.anywhere)));
+        for (source, after) in &new.at {
+            let before = old.at.get(source).map_or(&[][..], Vec::as_slice);
+            if !simple || !same_entries(&old, before, new, after) {
+                self.dirty.insert(source.clone());
+            }
+        }
+        let everywhere = !same_entries(&old, &old.anywhere, new, &new.anywhere);
+        let of = |manual: &Manual, service| manual.of_service.get(service).cloned().unwrap_or_default();
         let services: HashSet<&Arc<str>> = old
             .of_service
             .keys()
             .chain(new.of_service.keys())
-            .filter(|s| {
-                old.of_service.contains_key(*s) != new.of_service.contains_key(*s) || {
-                    !same_entries(&list(&old, old.of_service.get(*s)), &list(new, new.of_service.get(*s)))
-                }
-            })
+            .filter(|service| !same_entries(&old, &of(&old, *service), new, &of(new, *service)))
             .collect();
         if everywhere || !services.is_empty() {
             for (source, site) in &self.sites {
@@ -387,11 +385,11 @@ impl Delta {
 impl Prepared {
     fn new(entry: Entry) -> Self {
         let line = entry.command.to_string().into();
-        let (identity, sameness) = match &entry.command {
-            Command::Add(add) => (identity(add), sameness(add)),
-            _ => (0, 0),
+        let identity = match &entry.command {
+            Command::Add(add) => identity(add),
+            _ => 0,
         };
-        Self { entry, line, identity, sameness }
+        Self { entry, line, identity }
     }
 
     fn add(&self) -> Option<&Add> {
@@ -462,22 +460,20 @@ struct Targets<'a> {
 impl<'a> Targets<'a> {
     fn push(&mut self, prepared: &'a Prepared) {
         let Some(add) = prepared.add() else { return };
-        let key = |sameness: u128, weight: Weight| (sameness, weight.number().unwrap_or(-1.0).to_bits());
-        let new = key(prepared.sameness, add.weight);
-        let mut known = self.list.iter().map(|(p, _, weight)| key(p.sameness, *weight));
-        if self.list.len() < 32 {
-            if known.any(|old| old == new) {
+        let weight = add.weight;
+        if self.list.len() < LONG {
+            if self.list.iter().any(|(_, other, current)| *current == weight && same_target(add, other)) {
                 return;
             }
         } else {
             if self.seen.is_empty() {
-                self.seen.extend(known);
+                self.seen.extend(self.list.iter().map(|(_, other, current)| key_of(other, *current)));
             }
-            if !self.seen.insert(new) {
+            if !self.seen.insert(key_of(add, weight)) {
                 return;
             }
         }
-        self.list.push((prepared, add, add.weight));
+        self.list.push((prepared, add, weight));
     }
 
     fn remove(&mut self, fits: impl Fn(&Add) -> bool) {
@@ -510,6 +506,23 @@ impl<'a> Targets<'a> {
     }
 }
 
-fn same_entries(a: &[Arc<Prepared>], b: &[Arc<Prepared>]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.entry == b.entry)
+/// Do two commands give one target, weights aside?
+fn same_target(a: &Add, b: &Add) -> bool {
+    a.service == b.service
+        && a.destination.text == b.destination.text
+        && a.tags == b.tags
+        && a.options.raw == b.options.raw
 }
+
+/// Equal for what [`same_target`] finds equal, with equal weights.
+fn key_of(add: &Add, weight: Weight) -> (u128, u64) {
+    (sameness(add), weight.number().unwrap_or(-1.0).to_bits())
+}
+
+fn same_entries(old: &Manual, before: &[u32], new: &Manual, after: &[u32]) -> bool {
+    before.len() == after.len()
+        && before.iter().zip(after).all(|(a, b)| old.commands[*a as usize].entry == new.commands[*b as usize].entry)
+}
+
+/// From here on a list of targets is no longer searched one by one.
+const LONG: usize = 16;
