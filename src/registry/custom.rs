@@ -6,7 +6,7 @@ use super::publish::Feed;
 use super::status::Source;
 use super::{CustomConfig, Error};
 use crate::fetch;
-use crate::route::{self, Definition};
+use crate::route::{self, Parsed};
 
 pub(super) struct Poll {
     http: fetch::Client,
@@ -40,8 +40,7 @@ impl Poll {
             Ok(_) => self.source.good(0),
             Err(e) => self.source.failed(e),
         }
-        let definitions = result?;
-        feed.whole(route::parse_definitions(definitions), "custom registry");
+        feed.whole(result?, "custom registry");
         Ok(())
     }
 
@@ -53,7 +52,7 @@ impl Poll {
         }
     }
 
-    async fn fetch(&self) -> Result<Vec<Definition>, String> {
+    async fn fetch(&self) -> Result<Parsed, String> {
         let exchange = async {
             let response = self.http.current().get(&self.url).send().await.map_err(fetch::explain)?;
             if response.status() != http::StatusCode::OK {
@@ -67,40 +66,12 @@ impl Poll {
                 .await
                 .map_err(|_| format!("no answer within {:.1} s", timeout.as_secs_f64()))??,
         };
-        decode(&body)
+        // An error is in the document as a whole; a bad element costs itself.
+        route::parse_json(&body).map_err(|e| format!("answer not understood: {e}"))
     }
-}
-
-/// `null` is an empty list, and so is a `null` element nothing.
-fn decode(body: &[u8]) -> Result<Vec<Definition>, String> {
-    let list: Option<Vec<Option<Definition>>> =
-        serde_json::from_slice(body).map_err(|e| format!("answer not understood: {e}"))?;
-    Ok(list.unwrap_or_default().into_iter().flatten().collect())
 }
 
 /// fabio takes any interval; below this it would only be a busy loop.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 const LIMIT: usize = 256 << 20;
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn documents() {
-        for (text, expected) in [
-            ("null", Some(0)),
-            ("[]", Some(0)),
-            ("[null]", Some(0)),
-            (r#"[{"cmd":"route add","service":"s","src":"/a","dst":"http://a/"}]"#, Some(1)),
-            (r#"[{"cmd":"route add","tags":null,"opts":null,"new":[1]}]"#, Some(1)),
-            ("{}", None),
-            ("", None),
-            ("[", None),
-        ] {
-            assert_eq!(decode(text.as_bytes()).ok().map(|l| l.len()), expected, "{text}");
-        }
-    }
-}

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::route::{Settings, Table};
+use crate::route::{Route, Settings, Table};
 
 pub use self::consul::overrides::{Override, Overrides, Written};
 pub use self::start::{Error, Registry, start};
@@ -106,5 +106,9 @@ pub struct CustomConfig {
 
 /// Takes what the funnel built. Called from the control plane, one call at a time.
 pub trait Publish: Send + Sync + 'static {
+    /// Called right before [`Publish::publish`]: routes of the new table that the last one did not have, whose slots are
+    /// empty, and routes that are gone. All others are shared by both tables, with what hangs on them.
+    fn prepare(&self, _fresh: &[Arc<Route>], _gone: &[Arc<Route>]) {}
+
     fn publish(&self, table: Arc<Table>, page: Arc<str>);
 }

@@ -211,7 +211,8 @@ impl Funnel {
                     *known = aliases;
                     changed
                 });
-                self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+                let published = self.worker.builds > 0;
+                self.ready.send_if_modified(|ready| published && !std::mem::replace(ready, true));
             }
         }
     }
@@ -246,36 +247,25 @@ struct Known {
     rejects: Vec<Reject>,
 }
 
-/// Lines of the commands that changed, before and after.
-#[derive(Default)]
-struct Lines {
-    old: Vec<String>,
-    new: Vec<String>,
-}
-
 impl Worker {
     fn apply(&mut self, pending: Pending, board: &Board) {
         let started = Instant::now();
         let causes = causes(&pending.causes);
         let first = self.builds == 0;
-        let mut services = Lines::default();
-        let mut manual = Lines::default();
         let mut changed = first;
         for (name, instances) in pending.services {
-            changed |= self.service(name, instances, &mut services);
+            changed |= self.service(name, instances);
         }
         if let Some(texts) = pending.manual
             && texts != self.manual
         {
-            self.set_manual(texts, &mut manual);
+            self.set_manual(texts);
             changed = true;
         }
         if let Some(whole) = pending.whole
             && Some(&whole) != self.whole.as_ref()
         {
-            let old = self.whole.replace(whole.clone());
-            manual.old = lines(&self.setup.settings, |b| b.manual(old.map(|w| w.entries).unwrap_or_default()));
-            manual.new = lines(&self.setup.settings, |b| b.manual(whole.entries.clone()));
+            self.whole = Some(whole.clone());
             self.builder.manual(whole.entries);
             self.manual_rejects = whole.rejects;
             changed = true;
@@ -300,14 +290,11 @@ impl Worker {
         let built = self.builder.build();
         self.table = built.table;
         self.builds += 1;
+        self.publish.prepare(&built.fresh, &built.gone);
         self.publish.publish(self.table.clone(), self.page.clone());
         let took = started.elapsed();
 
-        // As in the whole text: services' commands descending, then overrides in order.
-        services.old.sort_unstable_by(|a, b| b.cmp(a));
-        services.new.sort_unstable_by(|a, b| b.cmp(a));
-        let mut difference = diff(services);
-        difference.extend(diff(manual));
+        let difference = built.delta.lines();
         self.log(&difference);
         let rejects = self.collect_rejects(built.rejects);
         self.report(board, took, rejects, change(causes, difference));
@@ -324,15 +311,12 @@ impl Worker {
     }
 
     /// `false`: nothing new.
-    fn service(&mut self, name: Arc<str>, instances: Arc<[Instance]>, lines_of: &mut Lines) -> bool {
+    fn service(&mut self, name: Arc<str>, instances: Arc<[Instance]>) -> bool {
         let known = self.services.get(&name);
         if known.map_or(instances.is_empty(), |k| k.instances == instances) {
             return false;
         }
         let parsed = self.parse(&instances);
-        let old = known.map(|k| self.parse(&k.instances).entries).unwrap_or_default();
-        lines_of.old.extend(lines(&self.setup.settings, |b| b.service(&name, old)));
-        lines_of.new.extend(lines(&self.setup.settings, |b| b.service(&name, parsed.entries.clone())));
         self.builder.service(&name, parsed.entries);
         if instances.is_empty() {
             self.services.remove(&name);
@@ -352,13 +336,10 @@ impl Worker {
         all
     }
 
-    fn set_manual(&mut self, texts: Manual, lines_of: &mut Lines) {
-        let old = parse_keys(&self.manual);
-        let new = parse_keys(&texts);
-        lines_of.old = lines(&self.setup.settings, |b| b.manual(old.entries));
-        lines_of.new = lines(&self.setup.settings, |b| b.manual(new.entries.clone()));
-        self.builder.manual(new.entries);
-        self.manual_rejects = new.rejects;
+    fn set_manual(&mut self, texts: Manual) {
+        let parsed = parse_keys(&texts);
+        self.builder.manual(parsed.entries);
+        self.manual_rejects = parsed.rejects;
         self.manual = texts;
     }
 
@@ -431,18 +412,6 @@ fn parse_keys(texts: &Manual) -> Parsed {
         all.rejects.extend(parsed.rejects);
     }
     all
-}
-
-/// The lines of some commands alone.
-fn lines(settings: &Settings, fill: impl FnOnce(&mut Builder)) -> Vec<String> {
-    let mut builder = Builder::new(settings.clone());
-    fill(&mut builder);
-    builder.source_lines()
-}
-
-/// Service lines are sorted descending, as in the whole text; those of overrides keep their order.
-fn diff(lines: Lines) -> Vec<String> {
-    if lines.old.is_empty() && lines.new.is_empty() { Vec::new() } else { route::diff(&lines.old, &lines.new) }
 }
 
 fn causes(causes: &[String]) -> String {

@@ -75,8 +75,12 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
     match &config.backend {
         Backend::Consul(consul) => {
             let client = Client::new(consul.client.clone()).map_err(|e| Error::Setup(e.to_string()))?;
-            setup.datacenter =
-                attempts.until("consul", async || client.datacenter().await.map_err(|e| e.to_string())).await?;
+            setup.datacenter = loop {
+                match attempts.bounded(async { client.datacenter().await.map_err(|e| e.to_string()) }).await {
+                    Ok(datacenter) => break datacenter,
+                    Err(e) => attempts.failed("consul", e).await?,
+                }
+            };
             setup.tag_prefix.clone_from(&consul.tag_prefix);
             overrides = Overrides::new(client.clone(), &consul.kv_path);
             consul::run(&mut tasks, client, consul, &feed, &board, wanted, inbox).await?;
@@ -84,12 +88,19 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
         Backend::Static { routes, page } => fixed::give(&feed, routes, page),
         Backend::File { path, page } => {
             let source = board.source("file");
-            let open = async || file::Files::open(path, page.as_deref(), &feed, source.clone());
-            tasks.spawn(attempts.until("file", open).await?.watch(feed.clone()));
+            let files = loop {
+                match file::Files::open(path, page.as_deref(), &feed, source.clone()) {
+                    Ok(files) => break files,
+                    Err(e) => attempts.failed("file", e).await?,
+                }
+            };
+            tasks.spawn(files.watch(feed.clone()));
         }
         Backend::Custom(custom) => {
             let poll = custom::Poll::new(custom, board.source("custom"))?;
-            attempts.until("custom", async || poll.once(&feed).await).await?;
+            while let Err(e) = attempts.bounded(poll.once(&feed)).await {
+                attempts.failed("custom", e).await?;
+            }
             feed.page(&custom.page);
             feed.services_known();
             feed.manual_known();
@@ -154,23 +165,19 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Tries until it works or `registry.timeout` is over; at least once.
-    async fn until<T>(&self, backend: &'static str, attempt: impl AsyncFn() -> Result<T, String>) -> Result<T, Error> {
-        loop {
-            // The first attempt gets a moment even if there is no time at all.
-            let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
-            let last = match tokio::time::timeout(left, attempt()).await {
-                Ok(Ok(value)) => return Ok(value),
-                Ok(Err(e)) => e,
-                Err(_) => "no answer".to_owned(),
-            };
-            tracing::warn!("Error initializing backend. {last}");
-            if Instant::now() + self.retry > self.deadline {
-                tokio::time::sleep(self.deadline.saturating_duration_since(Instant::now())).await;
-                return Err(Error::Timeout { backend, last });
-            }
-            tokio::time::sleep(self.retry).await;
-        }
+    /// One attempt, which may hang.
+    async fn bounded<T>(&self, attempt: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+        // The first one gets a moment even if there is no time at all.
+        let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
+        tokio::time::timeout(left, attempt).await.unwrap_or(Err("no answer".to_owned()))
+    }
+
+    /// After an attempt that failed: the pause before the next one, or the end of patience.
+    async fn failed(&self, backend: &'static str, last: String) -> Result<(), Error> {
+        tracing::warn!("Error initializing backend. {last}");
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        tokio::time::sleep(self.retry.min(left)).await;
+        if self.retry > left { Err(Error::Timeout { backend, last }) } else { Ok(()) }
     }
 }
 

@@ -18,9 +18,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::Publish;
 use super::publish::{Feed, Manual};
 use crate::consul::{Client, Config, Consistency, Token};
-use crate::route::Instance;
+use crate::route::{Instance, Table};
 
 /// A Consul that does what the test wants. Blocking queries block.
 pub(super) struct Fake {
@@ -240,7 +241,7 @@ impl Fake {
                 let (state, changed) = (state.clone(), changed.clone());
                 connections.spawn(async move {
                     let io = hyper_util::rt::TokioIo::new(socket);
-                    let service = hyper::service::service_fn(|request| answer(request, &state, changed.subscribe()));
+                    let service = hyper::service::service_fn(|request| answer(request, &state, &changed));
                     let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
                 });
             }
@@ -251,7 +252,7 @@ impl Fake {
 async fn answer(
     request: Request<Incoming>,
     state: &Arc<Mutex<State>>,
-    mut changed: watch::Receiver<u64>,
+    changes: &watch::Sender<u64>,
 ) -> Result<Response<Full<Bytes>>, Box<dyn std::error::Error + Send + Sync>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
@@ -279,9 +280,12 @@ async fn answer(
     let parameter =
         |name: &str| query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('=').map(str::to_owned));
     if head.method == Method::PUT {
-        return Ok(put(&mut state.lock().unwrap(), &path, &parameter, &body));
+        let answer = put(&mut state.lock().unwrap(), &path, &parameter, &body);
+        changes.send_modify(|n| *n += 1);
+        return Ok(answer);
     }
     if let Some(index) = parameter("index").and_then(|i| i.parse::<u64>().ok()) {
+        let mut changed = changes.subscribe();
         let wait = parameter("wait").map_or(300, |w| w.trim_end_matches('s').parse().unwrap());
         let deadline = tokio::time::Instant::now() + Duration::from_secs(wait);
         while get(&state.lock().unwrap(), &path, &query).1 <= index {
@@ -434,15 +438,15 @@ pub(super) struct Real {
     child: tokio::process::Child,
     pub(super) address: String,
     http: reqwest::Client,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Real {
     pub(super) async fn start() -> Option<Self> {
-        let Some(binary) = binary() else {
+        if binary().is_none() {
             eprintln!("skipped: no Consul; set CONSUL_BIN");
             return None;
-        };
+        }
         let folder = tempfile::tempdir().unwrap();
         let port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let http = port();
@@ -451,24 +455,43 @@ impl Real {
             "datacenter": "dc1", "node_name": "agent", "disable_update_check": true, "performance": {"raft_multiplier": 1}});
         let file = folder.path().join("consul.json");
         std::fs::write(&file, config.to_string()).unwrap();
-        let child = tokio::process::Command::new(binary)
+        let child = Self::spawn(folder.path());
+        let address = format!("127.0.0.1:{http}");
+        let settings = crate::fetch::Settings { direct: true, idle_connections: 4, ..Default::default() };
+        let http = crate::fetch::Client::new(settings).unwrap().current();
+        let real = Self { child, address, http, folder };
+        real.answers().await;
+        Some(real)
+    }
+
+    fn spawn(folder: &std::path::Path) -> tokio::process::Child {
+        tokio::process::Command::new(binary().unwrap())
             .args(["agent", "-dev", "-config-file"])
-            .arg(&file)
+            .arg(folder.join("consul.json"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .unwrap();
-        let address = format!("127.0.0.1:{http}");
-        let settings = crate::fetch::Settings { direct: true, idle_connections: 4, ..Default::default() };
-        let http = crate::fetch::Client::new(settings).unwrap().current();
-        let real = Self { child, address, http, _folder: folder };
+            .unwrap()
+    }
+
+    pub(super) async fn kill(&mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    /// After [`Real::kill`]. In development mode nothing survives.
+    pub(super) async fn restart(&mut self) {
+        self.child = Self::spawn(self.folder.path());
+        self.answers().await;
+    }
+
+    async fn answers(&self) {
+        let real = self;
         let deadline = Instant::now() + Duration::from_secs(30);
         while !real.get("/v1/health/state/any").await.is_some_and(|v| v.to_string().contains("serfHealth")) {
             assert!(Instant::now() < deadline, "Consul does not start");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Some(real)
     }
 
     pub(super) async fn get(&self, path: &str) -> Option<Value> {
@@ -594,4 +617,90 @@ impl View {
     pub(super) fn is(&self, expected: &str) -> bool {
         self.names() == expected
     }
+}
+
+/// Takes tables as the program does, and remembers them.
+#[derive(Default)]
+pub(super) struct Recorder(Mutex<Vec<Published>>);
+
+type Published = (Instant, Arc<Table>, Arc<str>);
+
+impl Publish for Recorder {
+    fn publish(&self, table: Arc<Table>, page: Arc<str>) {
+        self.0.lock().unwrap().push((Instant::now(), table, page));
+    }
+}
+
+impl Recorder {
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    pub(super) fn times(&self) -> Vec<Instant> {
+        self.0.lock().unwrap().iter().map(|(at, _, _)| *at).collect()
+    }
+
+    /// The table in force as text, one line per target; empty before the first.
+    pub(super) fn listing(&self) -> String {
+        self.0.lock().unwrap().last().map(|(_, table, _)| table.listing()).unwrap_or_default()
+    }
+
+    pub(super) fn page(&self) -> Option<String> {
+        self.0.lock().unwrap().last().map(|(_, _, page)| page.to_string())
+    }
+
+    pub(super) async fn until(&self, what: &str, seconds: f64, holds: impl Fn(&Self) -> bool) -> Duration {
+        let started = Instant::now();
+        while !holds(self) {
+            assert!(
+                started.elapsed().as_secs_f64() < seconds,
+                "not within {seconds} s: {what}; there is\n{}",
+                self.listing()
+            );
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        started.elapsed()
+    }
+
+    pub(super) async fn shows(&self, text: &str) -> Duration {
+        self.until(text, 3.0, |r| r.listing().contains(text)).await
+    }
+
+    pub(super) async fn lacks(&self, text: &str) -> Duration {
+        self.until(text, 3.0, |r| !r.listing().contains(text)).await
+    }
+
+    pub(super) async fn stays(&self, what: &str, seconds: f64, holds: impl Fn(&Self) -> bool) {
+        let started = Instant::now();
+        while started.elapsed().as_secs_f64() < seconds {
+            assert!(holds(self), "after {:?}: {what}; there is\n{}", started.elapsed(), self.listing());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// Runs something and returns what it logged.
+pub(super) fn logged(run: impl FnOnce()) -> String {
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .without_time()
+        .with_target(false)
+        .with_ansi(false)
+        .finish();
+    tracing::subscriber::with_default(subscriber, run);
+    let bytes = log.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
 }

@@ -244,10 +244,13 @@ impl Services {
 
     /// The first table may be built once every service was read; one that cannot be read is waited for a little.
     fn announce(&mut self, now: Instant) {
+        if self.announced {
+            return;
+        }
         let known = self.names.is_some() && self.checks.is_some();
         let waited = self.started.is_some_and(|at| now.duration_since(at) >= FIRST_READS);
         let failing = self.known.values().filter(|k| !k.read && k.failures > 0).count();
-        if !self.announced && known && (self.unread == 0 || (waited && self.unread == failing)) {
+        if known && (self.unread == 0 || (waited && self.unread == failing)) {
             self.announced = true;
             self.setup.feed.services_known();
         }

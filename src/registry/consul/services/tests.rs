@@ -451,6 +451,48 @@ async fn real_consul_that_freezes_is_followed_when_it_goes_on() {
     w.view.until("a change", 2.0, |v| v.is("cat:90 91")).await;
 }
 
+/// A minute of each kind of trouble. Run by hand:
+/// `cargo nextest run --run-ignored only a_minute_of_each --no-capture`.
+#[tokio::test]
+#[ignore = "takes four minutes"]
+async fn real_consul_a_minute_of_each_trouble() {
+    let Some(mut consul) = Real::start().await else { return };
+    for i in 0..10u16 {
+        consul.catalog(&format!("i{i}"), &format!("s{i}"), 1000 + i, &["urlprefix-/"], Some("passing")).await;
+    }
+    let mut w = watch(Client::new(config(&consul.address)).unwrap());
+    w.view.until("known", 5.0, |v| v.services.len() == 10).await;
+    const MINUTE: f64 = 65.0;
+
+    consul.signal(rustix::process::Signal::STOP);
+    w.view.stays("frozen", MINUTE, |v| v.services.len() == 10).await;
+    consul.signal(rustix::process::Signal::CONT);
+    consul.catalog("i3", "s3", 2003, &["urlprefix-/"], None).await;
+    eprintln!("frozen: {:?}", w.view.until("after the freeze", 2.0, |v| v.names().contains("s3:2003")).await);
+
+    consul.kill().await;
+    w.view.stays("stopped", MINUTE, |v| v.services.len() == 10).await;
+    consul.restart().await;
+    w.view.stays("empty", MINUTE, |v| v.services.len() == 10).await;
+    for i in 0..10u16 {
+        consul.catalog(&format!("i{i}"), &format!("s{i}"), 3000 + i, &["urlprefix-/"], Some("passing")).await;
+        w.view.stays("coming back", 0.3, |v| v.services.len() == 10).await;
+    }
+    let all_new = |v: &View| v.services.len() == 10 && v.services.values().all(|i| i.len() == 1 && i[0].port >= 3000);
+    eprintln!("restarted empty: {:?}", w.view.until("all new", 2.0, all_new).await);
+    consul.put("/v1/catalog/deregister", serde_json::json!({"Node": "node", "ServiceID": "i5"})).await;
+    eprintln!("deregistered: {:?}", w.view.until("a real loss", 1.0, |v| v.services.len() == 9).await);
+
+    // All data lost in an instant, and told again.
+    consul.kill().await;
+    consul.restart().await;
+    for i in (0..10u16).filter(|i| *i != 5) {
+        consul.catalog(&format!("i{i}"), &format!("s{i}"), 4000 + i, &["urlprefix-/"], Some("passing")).await;
+    }
+    let all_new = |v: &View| v.services.len() == 9 && v.services.values().all(|i| i.len() == 1 && i[0].port >= 4000);
+    eprintln!("restarted at once: {:?}", w.view.until("all new", 2.5, all_new).await);
+}
+
 /// What a change of one instance among 5,000 services with 15,000 instances costs, beside the JSON. Run by hand:
 /// `cargo nextest run --run-ignored only many_services --no-capture`.
 #[tokio::test]
