@@ -5,7 +5,7 @@ mod stream;
 mod timed;
 mod tunnel;
 
-pub use peer::{Peer, TlsInfo};
+pub use peer::{ClientCertificate, Peer, TlsInfo};
 pub use stream::Stream;
 pub use timed::{Clock, Timed};
 pub use tunnel::tunnel;
