@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
-use crate::cert;
-use crate::listen::tls::{AcceptError, Acceptor, handshake_limit};
+use crate::cert::{self, Demand};
+use crate::listen::tls::{AcceptError, Acceptor, Clients, handshake_limit};
 
 use crate::listen;
 use crate::net::proxy_protocol::{self, Header, Reader};
@@ -35,7 +35,8 @@ impl Edge {
             // Never served in the clear what was meant to be encrypted.
             (Some(name), None) => anyhow::bail!("listener {}: there is no certificate source {name:?}", config.addr),
             (Some(_), Some(source)) => {
-                let (acceptor, warnings) = Acceptor::new(&config, source.store(), ALPN)
+                let clients = source.authorities().map(|authorities| Clients { authorities, demand: Demand::Required });
+                let (acceptor, warnings) = Acceptor::new(&config, source.store(), clients, ALPN)
                     .map_err(|error| anyhow::anyhow!("listener {}: {error}", config.addr))?;
                 for warning in warnings {
                     tracing::warn!("listener {}: {warning}", config.addr);

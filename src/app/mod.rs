@@ -59,7 +59,7 @@ impl App {
         let mut signals = Signals::new().context("cannot listen to signals")?;
         let mut sources = Sources::new();
         for source in &self.config.cert_sources {
-            sources.insert(source.name.clone(), cert::start(source).await?);
+            sources.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
         }
         let listeners = self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
         let admin = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;

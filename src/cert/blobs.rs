@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::certificate::{Certificate, Pair, sha256};
 use super::error::PairError;
 
-/// What a source holds: name (path, URL, key) to content.
-pub(super) type Blobs = BTreeMap<String, Bytes>;
+/// What a source holds: name (path, URL, key) to content, or why that one could not be read.
+pub(super) type Blobs = BTreeMap<String, Result<Bytes, PairError>>;
 
 /// A pair that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,10 @@ impl Maker {
     }
 
     fn pair(&self, blobs: &Blobs, cert: &str, key: &str) -> Result<([u8; 32], Arc<Pair>), PairError> {
-        let blob = |name: &str| blobs.get(name).ok_or_else(|| PairError::Half { missing: name.to_owned() });
+        let blob = |name: &str| match blobs.get(name) {
+            Some(blob) => blob.as_ref().map_err(Clone::clone),
+            None => Err(PairError::Half { missing: name.to_owned() }),
+        };
         let (cert, key) = (blob(cert)?, blob(key)?);
         let hash = sha256(&[sha256(cert), sha256(key)].concat());
         let pair = match self.parsed.get(&hash) {
@@ -98,7 +101,7 @@ mod tests {
     use crate::cert::testing::Authority;
 
     fn blobs(all: &[(&str, &str)]) -> Blobs {
-        all.iter().map(|(name, text)| ((*name).to_owned(), Bytes::copy_from_slice(text.as_bytes()))).collect()
+        all.iter().map(|(name, text)| ((*name).to_owned(), Ok(Bytes::copy_from_slice(text.as_bytes())))).collect()
     }
 
     fn make(maker: &mut Maker, blobs: &Blobs) -> Set {
@@ -151,6 +154,7 @@ mod tests {
             ("key half written", blobs(&[("a-cert.pem", &new.cert), ("a-key.pem", &new.key[..60])])),
             ("key away", blobs(&[("a-cert.pem", &new.cert)])),
             ("certificate away", blobs(&[("a-key.pem", &new.key)])),
+            ("unreadable", BTreeMap::from([("a-cert.pem".into(), Err(PairError::Unreadable("503".into())))])),
         ] {
             let set = make(&mut maker, &half);
             assert_eq!(set.problems.len(), 1, "{name}");

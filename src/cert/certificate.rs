@@ -36,6 +36,8 @@ pub struct Facts {
     /// Common name and DNS names, in lower case, without trailing dots.
     pub names: Vec<String>,
     pub addresses: Vec<IpAddr>,
+    /// Subject alternative names with their kind: `DNS:a.com`, `IP:10.0.0.1`, `URI:spiffe://a/b`, `email:x@a.com`.
+    pub alternative: Vec<String>,
     /// Seconds since 1970.
     pub not_before: i64,
     pub not_after: i64,
@@ -61,11 +63,20 @@ impl Facts {
         }
         if let Ok(Some(extension)) = certificate.subject_alternative_name() {
             for name in &extension.value.general_names {
-                match name {
-                    GeneralName::DNSName(name) => facts.add(name),
-                    GeneralName::IPAddress(bytes) => facts.add_address(bytes),
-                    _ => {}
-                }
+                let alternative = match name {
+                    GeneralName::DNSName(name) => {
+                        facts.add(name);
+                        Some(format!("DNS:{name}"))
+                    }
+                    GeneralName::IPAddress(bytes) => address(bytes).map(|address| {
+                        facts.add_address(address);
+                        format!("IP:{address}")
+                    }),
+                    GeneralName::URI(uri) => Some(format!("URI:{uri}")),
+                    GeneralName::RFC822Name(name) => Some(format!("email:{name}")),
+                    _ => None,
+                };
+                facts.alternative.extend(alternative);
             }
         }
         Ok(facts)
@@ -73,10 +84,7 @@ impl Facts {
 
     fn add(&mut self, name: &str) {
         if let Ok(address) = name.parse::<IpAddr>() {
-            if !self.addresses.contains(&address) {
-                self.addresses.push(address);
-            }
-            return;
+            return self.add_address(address);
         }
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         if !name.is_empty() && !self.names.contains(&name) {
@@ -84,15 +92,8 @@ impl Facts {
         }
     }
 
-    fn add_address(&mut self, bytes: &[u8]) {
-        let address = match bytes.len() {
-            4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
-            16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
-            _ => None,
-        };
-        if let Some(address) = address
-            && !self.addresses.contains(&address)
-        {
+    fn add_address(&mut self, address: IpAddr) {
+        if !self.addresses.contains(&address) {
             self.addresses.push(address);
         }
     }
@@ -100,6 +101,15 @@ impl Facts {
     /// Whether it may be shown at this time (seconds since 1970).
     pub fn is_valid_at(&self, now: i64) -> bool {
         self.not_before <= now && now <= self.not_after
+    }
+}
+
+/// Four or sixteen bytes.
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
     }
 }
 

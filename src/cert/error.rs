@@ -18,7 +18,9 @@ pub enum Error {
     TooMuch { what: String },
     /// A server did not answer as it should. The text holds no secrets.
     Fetch(String),
-    /// The authorities of clients.
+    /// The authorities of clients cannot be used.
+    Authorities { what: String, cause: PairError },
+    /// As above, at the start.
     ClientCa { source: String, cause: Box<Error> },
 }
 
@@ -32,11 +34,11 @@ impl fmt::Display for Error {
                 io::ErrorKind::NotFound => write!(f, "open {what}: no such file or directory"),
                 _ => write!(f, "open {what}: {cause}"),
             },
-            Error::Pair { what, cause } => write!(f, "{what}: {cause}"),
+            Error::Pair { what, cause } | Error::Authorities { what, cause } => write!(f, "{what}: {cause}"),
             Error::Place(text) | Error::Fetch(text) => f.write_str(text),
             Error::Nothing { what } => write!(f, "{what} holds no certificates"),
             Error::TooMuch { what } => write!(f, "{what} is larger than a set of certificates can be"),
-            Error::ClientCa { source, cause } => write!(f, "clientca of the certificate source {source}: {cause}"),
+            Error::ClientCa { source, cause } => write!(f, "clientca of certificate source {source}: {cause}"),
         }
     }
 }
@@ -48,6 +50,8 @@ impl std::error::Error for Error {}
 pub enum PairError {
     /// The other half of the pair is not there.
     Half { missing: String },
+    /// One half is there but could not be read.
+    Unreadable(String),
     /// No block with a certificate.
     NoCertificate,
     /// No block with a private key.
@@ -68,6 +72,7 @@ impl fmt::Display for PairError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PairError::Half { missing } => write!(f, "{missing} is missing"),
+            PairError::Unreadable(text) => f.write_str(text),
             PairError::NoCertificate => f.write_str("no CERTIFICATE block"),
             PairError::NoKey => f.write_str("no PRIVATE KEY block"),
             PairError::Encrypted => f.write_str(

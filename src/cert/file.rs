@@ -31,8 +31,8 @@ impl Files {
         Self { pair: Some((cert.to_owned(), key.to_owned())), ..Self::new(files, refresh) }
     }
 
-    pub(super) fn single(path: &str, refresh: Duration) -> Self {
-        Self::new(vec![path.into()], refresh)
+    pub(super) fn single(path: &Path, refresh: Duration) -> Self {
+        Self::new(vec![path.to_owned()], refresh)
     }
 
     fn new(files: Vec<PathBuf>, refresh: Duration) -> Self {
@@ -50,7 +50,7 @@ impl Files {
         }
         let mut blobs = Blobs::new();
         for path in &self.files {
-            blobs.insert(name(path), read(path)?);
+            blobs.insert(name(path), Ok(read(path)?));
         }
         self.stamps = stamps;
         Ok(Some(blobs))

@@ -42,3 +42,9 @@ impl Exposed {
         }
     }
 }
+
+/// The time between two loads of a source that is asked again and again; 0: it is not.
+pub(super) fn repeat(refresh: Duration) -> Option<Duration> {
+    const LEAST: Duration = Duration::from_secs(1);
+    (!refresh.is_zero()).then(|| refresh.max(LEAST))
+}

@@ -4,67 +4,72 @@
 //! puts whole sets into its [`Store`]. The data plane only looks into the store, which takes no lock. A source that fails
 //! keeps the last good set; a pair that cannot be used costs itself.
 
+mod authorities;
 mod blobs;
 mod certificate;
+mod directory;
+mod env;
 mod error;
 mod file;
+mod list;
 mod load;
 mod pair;
 pub mod series;
 mod source;
 mod store;
+mod tree;
 
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use authorities::{Authorities, Demand};
 pub use blobs::Problem;
 pub use certificate::{Certificate, Facts, Pair};
+pub use env::Env;
 pub use error::{Error, PairError};
 pub use source::{Entry, Report, Source, Validity, start};
 pub use store::{Asked, Selection, Store};
 
-/// One entry of `proxy.cs`.
+/// One entry of `proxy.cs` that a listener refers to.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Config {
+pub struct CertSource {
     pub name: String,
     pub kind: Kind,
-    /// How often to look again; 0: as the kind does by itself. For `vault-pki` the time before expiry at which to issue
-    /// anew.
+    /// How often to look again; 0: load once. For `vault-pki` the time before expiry at which to issue anew.
     pub refresh: Duration,
-    /// The same kind of place as the certificates. Set: clients have to show a certificate of these authorities.
-    pub client_ca: Option<String>,
-    /// Client authorities with this issuer name count as such (`caupgcn`). Every certificate of the client CA set does
-    /// anyway, so this changes nothing here.
-    pub ca_upgrade_cn: String,
-    /// One header for every request of an `http` source.
+    /// One header for every request of an `http` source: name in canonical spelling, value.
     pub header: Option<(String, String)>,
-    /// `file:<path>` or `env:<NAME>`: where the Vault token comes from. Empty: `VAULT_TOKEN`.
-    pub vault_fetch_token: String,
+    /// Client CA certificates with this issuer name count as CAs (`caupgcn`).
+    pub ca_upgrade_cn: Option<String>,
+    /// `file:<path>` or `env:<NAME>`: where the Vault token comes from.
+    pub vault_fetch_token: Option<String>,
 }
 
+/// Where a source reads from. `client_ca` is the same kind of place as the certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Two PEM files, or twice the same one.
-    File { cert: PathBuf, key: PathBuf },
+    /// PEM files. `key` is the file of the certificate if not set apart.
+    File { cert: PathBuf, key: PathBuf, client_ca: Option<PathBuf> },
     /// A directory of PEM files.
-    Path { dir: PathBuf },
+    Path { cert: PathBuf, client_ca: Option<PathBuf> },
     /// URL of a list of file names.
-    Http { url: String },
+    Http { cert: String, client_ca: Option<String> },
     /// `http(s)://host/v1/kv/<prefix>[?token=T]`
-    Consul { url: String },
-    /// Path of secrets, KV version 1 or 2.
-    Vault { path: String },
+    Consul { cert: String, client_ca: Option<String> },
+    /// Path of secrets.
+    Vault { cert: String, client_ca: Option<String> },
     /// Issue path.
-    VaultPki { path: String },
+    VaultPki { cert: String, client_ca: Option<String> },
 }
 
 impl Kind {
-    /// As `type=` spells it.
-    pub fn name(&self) -> &'static str {
+    /// The word of `type=`.
+    pub fn word(&self) -> &'static str {
         match self {
             Kind::File { .. } => "file",
             Kind::Path { .. } => "path",
@@ -76,9 +81,9 @@ impl Kind {
     }
 }
 
-/// URLs and headers of sources carry tokens: only name and type are printed.
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config").field("name", &self.name).field("type", &self.kind.name()).finish_non_exhaustive()
+/// URLs and headers of sources carry tokens: a source is printed by name and type only.
+impl std::fmt::Debug for CertSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CertSource").field("name", &self.name).field("type", &self.kind.word()).finish_non_exhaustive()
     }
 }

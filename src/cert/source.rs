@@ -1,24 +1,30 @@
 //! A running source: reads, keeps the last good set, reports.
 
 use std::collections::HashSet;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::authorities::Authorities;
 use super::blobs::{Blobs, Maker, Problem, Set};
 use super::certificate::{Certificate, Facts, sha256};
+use super::directory::Directory;
 use super::error::Error;
 use super::file::Files;
+use super::list::List;
 use super::load::Load;
 use super::store::{self, Store};
-use super::{Config, Kind, series};
+use super::tree::Tree;
+use super::{CertSource, Env, Kind, series};
 
 /// One entry of `proxy.cs` at work, for all listeners that name it. Dropping it ends its tasks.
 pub struct Source {
     shared: Arc<Shared>,
-    tasks: Vec<AbortHandle>,
+    authorities: Option<Arc<Authorities>>,
+    _tasks: Tasks,
 }
 
 /// What the tasks of a source and its owner have in common.
@@ -93,32 +99,151 @@ impl Validity {
 
 /// Starts a source on the current runtime, which has to be the control plane's.
 ///
-/// A `file` source that cannot be loaded is an error, as is a place that cannot be one. Everything else is tried again
-/// and again; the first set is waited for a moment, so that listeners begin with it when all is well.
-pub async fn start(config: &Config) -> Result<Arc<Source>, Error> {
-    let loader: Box<dyn Load> = match &config.kind {
-        Kind::File { cert, key } => Box::new(Files::pair(cert, key, config.refresh)),
-        _ => return Err(Error::Place(format!("type={} is not built yet", config.kind.name()))),
-    };
+/// A `file` source that cannot be loaded is an error, as are a place that cannot be one and authorities of clients that
+/// cannot be loaded. Everything else is tried again and again; the first set is waited for a moment, so that listeners
+/// begin with it when all is well.
+pub async fn start(config: &CertSource, env: &Env) -> Result<Arc<Source>, Error> {
+    let (loader, authorities) = loaders(config, env)?;
     let shared = Arc::new(Shared {
         name: config.name.clone(),
-        kind: config.kind.name(),
+        kind: config.kind.word(),
         place: loader.place(),
         store: Arc::new(Store::new()),
         state: Mutex::default(),
     });
+    let mut tasks = Tasks::default();
+    let authorities = match authorities {
+        None => None,
+        Some(loader) => Some(start_authorities(config, loader, &mut tasks).await?),
+    };
     let mut runner = Runner::new(shared.clone(), loader);
-    let mut tasks = Vec::new();
     if let Kind::File { .. } = config.kind {
         runner.first_or_fail().await?;
-        tasks.push(tokio::spawn(runner.run()).abort_handle());
+        tasks.spawn(runner.run());
     } else {
         let mut delivered = runner.delivered.subscribe();
-        tasks.push(tokio::spawn(runner.run()).abort_handle());
+        tasks.spawn(runner.run());
         let _ = tokio::time::timeout(FIRST, delivered.wait_for(|done| *done)).await;
     }
-    tasks.push(tokio::spawn(observe(shared.clone())).abort_handle());
-    Ok(Arc::new(Source { shared, tasks }))
+    tasks.spawn(observe(shared.clone()));
+    Ok(Arc::new(Source { shared, authorities, _tasks: tasks }))
+}
+
+type Loader = Box<dyn Load>;
+
+/// For the certificates, and for the authorities of clients if there are to be any.
+fn loaders(config: &CertSource, env: &Env) -> Result<(Loader, Option<Loader>), Error> {
+    let refresh = config.refresh;
+    let header = config.header.as_ref();
+    Ok(match &config.kind {
+        Kind::File { cert, key, client_ca } => {
+            let authorities = client_ca.as_ref().map(|path| Box::new(Files::single(path, refresh)) as Loader);
+            (Box::new(Files::pair(cert, key, refresh)), authorities)
+        }
+        Kind::Path { cert, client_ca } => {
+            let authorities = client_ca.as_ref().map(|path| Box::new(Directory::authorities(path, refresh)) as Loader);
+            if authorities.is_none() && Directory::holds_any("clientca") {
+                tracing::warn!(
+                    "cert: source {} has no clientca, and the directory ./clientca is not used: fabio would demand client \
+                     certificates because of it; write clientca=clientca if that is wanted",
+                    config.name
+                );
+            }
+            (Box::new(Directory::pairs(cert, refresh)), authorities)
+        }
+        Kind::Http { cert, client_ca } => {
+            let list = |url: &String| List::new(url, header, refresh).map(|list| Box::new(list) as Loader);
+            (list(cert)?, client_ca.as_ref().map(list).transpose()?)
+        }
+        Kind::Consul { cert, client_ca } => {
+            let tree = |url: &String| Tree::new(url, env).map(|tree| Box::new(tree) as Loader);
+            (tree(cert)?, client_ca.as_ref().map(tree).transpose()?)
+        }
+        Kind::Vault { .. } | Kind::VaultPki { .. } => {
+            return Err(Error::Place(format!("type={} is not built yet", config.kind.word())));
+        }
+    })
+}
+
+async fn start_authorities(
+    config: &CertSource,
+    mut loader: Loader,
+    tasks: &mut Tasks,
+) -> Result<Arc<Authorities>, Error> {
+    let upgrade = config.ca_upgrade_cn.clone();
+    let fail = |cause| Error::ClientCa { source: config.name.clone(), cause: Box::new(cause) };
+    // Without it, clients would not be asked for anything: that has to stop the start.
+    let blobs = match tokio::time::timeout(AUTHORITIES, loader.load()).await {
+        Ok(loaded) => loaded.map_err(fail)?.unwrap_or_default(),
+        Err(_) => return Err(fail(Error::Fetch(format!("{}: no answer in time", loader.place())))),
+    };
+    let authorities = Arc::new(Authorities::new(&blobs, upgrade.as_deref()).map_err(fail)?);
+    let (target, source) = (authorities.clone(), config.name.clone());
+    tasks.spawn(async move {
+        let mut last = hash(&blobs);
+        let mut unread = Complaint::default();
+        let mut unusable = Complaint::default();
+        while let Some(pause) = loader.pause() {
+            tokio::time::sleep(pause.max(if unread.is_open() { AGAIN } else { Duration::ZERO })).await;
+            let blobs = match loader.load().await {
+                Ok(blobs) => blobs,
+                Err(error) => {
+                    unread.open(&source, &error);
+                    continue;
+                }
+            };
+            unread.close();
+            let Some(blobs) = blobs.filter(|blobs| hash(blobs) != last) else { continue };
+            last = hash(&blobs);
+            match target.replace(&blobs, upgrade.as_deref()) {
+                Ok(()) => {
+                    unusable.close();
+                    tracing::info!("cert: source {source} has new authorities of clients");
+                }
+                Err(error) => unusable.open(&source, &error),
+            }
+        }
+    });
+    Ok(authorities)
+}
+
+/// Something about the authorities of clients that is told once.
+#[derive(Default)]
+struct Complaint(Option<String>);
+
+impl Complaint {
+    fn open(&mut self, source: &str, error: &Error) {
+        metrics::counter!(series::ERRORS, "source" => source.to_owned()).increment(1);
+        let text = error.to_string();
+        if self.0.as_ref() != Some(&text) {
+            tracing::error!("cert: clientca of source {source}: {text}; keeping the previous ones");
+        }
+        self.0 = Some(text);
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn close(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Ended when dropped.
+#[derive(Default)]
+struct Tasks(Vec<AbortHandle>);
+
+impl Tasks {
+    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.push(tokio::spawn(task).abort_handle());
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(AbortHandle::abort);
+    }
 }
 
 impl Source {
@@ -129,6 +254,11 @@ impl Source {
     /// For the data plane.
     pub fn store(&self) -> Arc<Store> {
         self.shared.store.clone()
+    }
+
+    /// Set: listeners have to ask clients for a certificate.
+    pub fn authorities(&self) -> Option<Arc<Authorities>> {
+        self.authorities.clone()
     }
 
     pub fn report(&self) -> Report {
@@ -150,12 +280,6 @@ impl Source {
             checked: state.checked.map(|(_, at)| at),
             changed: state.changed,
         }
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -339,7 +463,13 @@ async fn observe(shared: Arc<Shared>) {
 }
 
 fn hash(blobs: &Blobs) -> [u8; 32] {
-    let parts = blobs.iter().flat_map(|(name, content)| [sha256(name.as_bytes()), sha256(content)]);
+    let parts = blobs.iter().flat_map(|(name, content)| {
+        let content = match content {
+            Ok(content) => sha256(content),
+            Err(error) => sha256(error.to_string().as_bytes()),
+        };
+        [sha256(name.as_bytes()), content]
+    });
     sha256(&parts.flatten().collect::<Vec<u8>>())
 }
 
@@ -359,6 +489,8 @@ fn list(names: &[String]) -> String {
 
 /// The least time between two attempts.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long the start waits for the authorities of clients.
+const AUTHORITIES: Duration = Duration::from_secs(30);
 /// How long the start waits for a first set.
 const FIRST: Duration = Duration::from_secs(2);
 const OBSERVE: Duration = Duration::from_secs(15);

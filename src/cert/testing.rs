@@ -4,24 +4,31 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-use super::{Certificate, Config, Kind, Pair};
+use super::{CertSource, Certificate, Kind, Pair};
 
-pub(crate) fn config(kind: Kind) -> Config {
-    Config {
+/// Seconds from now. A macro, because the type is another crate's.
+macro_rules! time_at {
+    ($seconds:expr) => {{
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
+        rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs((now + $seconds) as u64)
+    }};
+}
+
+pub(crate) fn config(kind: Kind) -> CertSource {
+    CertSource {
         name: "test".into(),
         kind,
         refresh: Duration::ZERO,
-        client_ca: None,
-        ca_upgrade_cn: String::new(),
         header: None,
-        vault_fetch_token: String::new(),
+        ca_upgrade_cn: None,
+        vault_fetch_token: None,
     }
 }
 
@@ -75,6 +82,24 @@ impl Authority {
         self.sign(params(names, -DAY, 10 * DAY), &key.expect("RSA is supported"))
     }
 
+    /// A revocation list with this certificate.
+    pub(crate) fn revoke(&self, leaf: &Leaf) -> String {
+        let params = CertificateRevocationListParams {
+            this_update: time_at!(-DAY),
+            next_update: time_at!(DAY),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![RevokedCertParams {
+                serial_number: leaf.params.serial_number.clone().expect("every one has a number"),
+                revocation_time: time_at!(-1),
+                reason_code: None,
+                invalidity_date: None,
+            }],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).expect("the parameters are fine").pem().expect("text")
+    }
+
     fn sign(&self, params: CertificateParams, key: &KeyPair) -> Leaf {
         let cert = params.signed_by(key, &self.issuer).expect("the parameters are fine");
         Leaf { cert: cert.pem(), key: key.serialize_pem(), der: cert.der().to_vec(), params }
@@ -100,6 +125,18 @@ impl Leaf {
         }
         let cert = params.self_signed(&key).expect("the parameters are fine");
         Self { cert: cert.pem(), key: key.serialize_pem(), der: cert.der().to_vec(), params }
+    }
+
+    /// A certificate that is no authority, and one that was signed by it nevertheless.
+    pub(crate) fn signs(name: &str, victim: &str) -> (Self, Self) {
+        let key = key();
+        let params = params(&[name], -DAY, 10 * DAY);
+        let cert = params.self_signed(&key).expect("the parameters are fine");
+        let own = Self { cert: cert.pem(), key: key.serialize_pem(), der: cert.der().to_vec(), params: params.clone() };
+        let issuer = Issuer::new(params, key);
+        let (key, params) = (self::key(), self::params(&[victim], -DAY, 10 * DAY));
+        let cert = params.signed_by(&key, &issuer).expect("the parameters are fine");
+        (own, Self { cert: cert.pem(), key: key.serialize_pem(), der: cert.der().to_vec(), params })
     }
 }
 
@@ -164,10 +201,9 @@ fn params(names: &[&str], from: i64, to: i64) -> CertificateParams {
         params.distinguished_name.push(DnType::CommonName, first.as_str());
     }
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
-    let at = |seconds: i64| rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs((now + seconds) as u64);
-    params.not_before = at(from);
-    params.not_after = at(to);
+    params.not_before = time_at!(from);
+    params.not_after = time_at!(to);
+    params.serial_number = Some(SerialNumber::from(fastrand::u64(1..)));
     params
 }
 

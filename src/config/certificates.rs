@@ -1,7 +1,7 @@
 //! Certificate sources: `proxy.cs`.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cert;
 
@@ -70,7 +70,7 @@ pub(crate) fn parse(settings: &mut Settings, text: &str) -> Vec<Entry> {
 }
 
 /// The source as its part wants it, checked as far as can be done before anything is loaded.
-pub(crate) fn used(settings: &mut Settings, entry: &Entry) -> cert::Config {
+pub(crate) fn used(settings: &mut Settings, entry: &Entry) -> cert::CertSource {
     if pending::CERT_TYPES.contains(&entry.kind.word()) {
         settings.mistake(
             KEY,
@@ -97,22 +97,26 @@ pub(crate) fn used(settings: &mut Settings, entry: &Entry) -> cert::Config {
             }
         }
     }
+    let client_ca = (!entry.client_ca.is_empty()).then(|| entry.client_ca.clone());
     let cert = entry.cert.clone();
-    cert::Config {
+    cert::CertSource {
         name: entry.name.clone(),
         kind: match entry.kind {
-            Kind::File => cert::Kind::File { cert: cert.into(), key: entry.key.clone().into() },
-            Kind::Path => cert::Kind::Path { dir: cert.into() },
-            Kind::Http => cert::Kind::Http { url: cert },
-            Kind::Consul => cert::Kind::Consul { url: cert },
-            Kind::Vault => cert::Kind::Vault { path: cert },
-            Kind::VaultPki => cert::Kind::VaultPki { path: cert },
+            Kind::File => cert::Kind::File {
+                cert: cert.into(),
+                key: entry.key.clone().into(),
+                client_ca: client_ca.map(PathBuf::from),
+            },
+            Kind::Path => cert::Kind::Path { cert: cert.into(), client_ca: client_ca.map(PathBuf::from) },
+            Kind::Http => cert::Kind::Http { cert, client_ca },
+            Kind::Consul => cert::Kind::Consul { cert, client_ca },
+            Kind::Vault => cert::Kind::Vault { cert, client_ca },
+            Kind::VaultPki => cert::Kind::VaultPki { cert, client_ca },
         },
         refresh: duration::positive(entry.refresh),
-        client_ca: (!entry.client_ca.is_empty()).then(|| entry.client_ca.clone()),
-        ca_upgrade_cn: entry.ca_upgrade_cn.clone(),
         header: entry.header.clone(),
-        vault_fetch_token: entry.vault_fetch_token.clone(),
+        ca_upgrade_cn: (!entry.ca_upgrade_cn.is_empty()).then(|| entry.ca_upgrade_cn.clone()),
+        vault_fetch_token: (!entry.vault_fetch_token.is_empty()).then(|| entry.vault_fetch_token.clone()),
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Config {
     pub log: Log,
     pub listeners: Vec<crate::listen::Config>,
     /// What `cert_source` of the listeners and of the admin listener refer to; each name once.
-    pub cert_sources: Vec<crate::cert::Config>,
+    pub cert_sources: Vec<crate::cert::CertSource>,
     /// `None`: `ui.addr` is empty, no admin listener.
     pub admin: Option<crate::admin::Config>,
     pub registry: crate::registry::Config,

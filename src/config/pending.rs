@@ -5,10 +5,10 @@
 pub(crate) const PROTOS: &[&str] = &["tcp", "tcp+sni", "tcp-dynamic", "https+tcp+sni", "grpc", "grpcs"];
 
 /// `type=` of certificate sources.
-pub(crate) const CERT_TYPES: &[&str] = &["path", "http", "consul", "vault", "vault-pki"];
+pub(crate) const CERT_TYPES: &[&str] = &["vault", "vault-pki"];
 
 /// Options of certificate sources.
-pub(crate) const CERT_OPTIONS: &[&str] = &["clientca", "caupgcn"];
+pub(crate) const CERT_OPTIONS: &[&str] = &[];
 
 /// `metrics.target`.
 pub(crate) const METRICS_TARGETS: &[&str] =

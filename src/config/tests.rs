@@ -460,7 +460,7 @@ fn certificates_are_read_for_the_listeners_that_use_them() {
         [listen::Proto::Https, listen::Proto::Https, listen::Proto::Http]
     );
     assert_eq!(config.cert_sources.len(), 1);
-    assert!(config.cert_sources[0].kind == cert::Kind::File { cert: pem.into(), key: pem.into() });
+    assert!(config.cert_sources[0].kind == cert::Kind::File { cert: pem.into(), key: pem.into(), client_ca: None });
     assert_eq!(config.cert_sources[0].refresh, Duration::ZERO);
     let registry::Backend::Consul(consul) = config.registry.backend else { panic!() };
     assert_eq!((consul.announce.check_scheme.as_str(), consul.announce.addr.as_str()), ("https", ":9998"));

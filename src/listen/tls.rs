@@ -15,26 +15,50 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use rustls::ServerConfig;
+use arc_swap::ArcSwap;
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use super::Config;
-use crate::cert::{Asked, Selection, Store};
+use crate::cert::{Asked, Authorities, Demand, Selection, Store};
 
-pub use count::Counts;
+pub use count::{Counts, Outcome};
 pub use handshake::AcceptError;
 
 /// The TLS side of one listener, for all workers.
 pub struct Acceptor {
-    store: Arc<Store>,
-    strict: bool,
-    config: Arc<ServerConfig>,
+    setup: Setup,
+    current: ArcSwap<Built>,
     counts: Counts,
     /// Handshakes under way.
     pending: AtomicUsize,
     limit: usize,
+}
+
+/// Who may connect with what.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    pub authorities: Arc<Authorities>,
+    pub demand: Demand,
+}
+
+/// What a configuration is built from, again when the authorities of clients change.
+struct Setup {
+    store: Arc<Store>,
+    strict: bool,
+    clients: Option<Clients>,
+    alpn: Vec<Vec<u8>>,
+    provider: Arc<CryptoProvider>,
+    versions: Vec<&'static SupportedProtocolVersion>,
+}
+
+struct Built {
+    /// Of the authorities.
+    generation: u64,
+    config: Arc<ServerConfig>,
 }
 
 /// Settings that leave nothing to speak.
@@ -80,32 +104,87 @@ impl std::error::Error for ConfigError {
 }
 
 impl Acceptor {
-    /// `alpn`: protocols in order of preference; empty: none is negotiated. A client that offers others only is refused.
+    /// `clients`: ask for certificates. `alpn`: protocols in order of preference; empty: none is negotiated. A client
+    /// that offers others only is refused.
     ///
     /// Returns with it what the operator should know about settings that cannot be had.
     pub fn new(
         listener: &Config,
         store: Arc<Store>,
+        clients: Option<Clients>,
         alpn: &[&[u8]],
     ) -> Result<(Arc<Acceptor>, Vec<String>), ConfigError> {
-        let (config, warnings) = server_config(listener, store.clone(), alpn)?;
-        let acceptor = Acceptor {
+        let policy = policy::policy(listener)?;
+        let setup = Setup {
             store,
             strict: listener.strict_match,
-            config,
+            clients,
+            alpn: alpn.iter().map(|name| name.to_vec()).collect(),
+            provider: policy.provider,
+            versions: policy.versions,
+        };
+        let built = setup.build()?;
+        let acceptor = Acceptor {
+            setup,
+            current: ArcSwap::from_pointee(built),
             counts: Counts::default(),
             pending: AtomicUsize::new(0),
             limit: HANDSHAKES,
         };
-        Ok((Arc::new(acceptor), warnings))
+        Ok((Arc::new(acceptor), policy.warnings))
     }
 
+    /// The certificates of this listener.
     pub fn store(&self) -> &Store {
-        &self.store
+        &self.setup.store
     }
 
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// Tickets of the result are good for all workers.
+    fn config(&self) -> Arc<ServerConfig> {
+        let current = self.current.load();
+        if current.generation == self.setup.generation() {
+            return current.config.clone();
+        }
+        // Sessions from before are not resumed: whom the new authorities refuse would come back with a ticket.
+        match self.setup.build() {
+            Ok(built) => {
+                let config = built.config.clone();
+                self.current.store(Arc::new(built));
+                config
+            }
+            Err(error) => {
+                tracing::error!("cannot take up new authorities of clients: {error}");
+                current.config.clone()
+            }
+        }
+    }
+}
+
+impl Setup {
+    fn generation(&self) -> u64 {
+        self.clients.as_ref().map_or(0, |clients| clients.authorities.generation())
+    }
+
+    fn build(&self) -> Result<Built, ConfigError> {
+        let generation = self.generation();
+        let verifier = match &self.clients {
+            Some(clients) => clients.authorities.verifier(clients.demand),
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&self.versions)
+            .map_err(ConfigError::Rustls)?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(Resolver { store: self.store.clone(), strict: self.strict }));
+        config.alpn_protocols = self.alpn.clone();
+        config.ticketer = Ticketer::new().map_err(ConfigError::Rustls)?;
+        // Tickets only: a cache would be a lock that all workers share, and keep secrets for longer than tickets live.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(Built { generation, config: Arc::new(config) })
     }
 }
 
@@ -113,25 +192,6 @@ impl Acceptor {
 pub fn handshake_limit(listener: &Config) -> Duration {
     let limits = [listener.read_timeout, listener.write_timeout];
     limits.into_iter().filter(|limit| !limit.is_zero()).min().unwrap_or(HANDSHAKE)
-}
-
-/// What rustls needs to know. Tickets of the result are good for all who share it.
-pub fn server_config(
-    listener: &Config,
-    store: Arc<Store>,
-    alpn: &[&[u8]],
-) -> Result<(Arc<ServerConfig>, Vec<String>), ConfigError> {
-    let policy = policy::policy(listener)?;
-    let mut config = ServerConfig::builder_with_provider(policy.provider)
-        .with_protocol_versions(&policy.versions)
-        .map_err(ConfigError::Rustls)?
-        .with_client_cert_verifier(WebPkiClientVerifier::no_client_auth())
-        .with_cert_resolver(Arc::new(Resolver { store, strict: listener.strict_match }));
-    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-    config.ticketer = Ticketer::new().map_err(ConfigError::Rustls)?;
-    // Tickets only: a cache would be a lock that all workers share, and would keep secrets for longer than tickets live.
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok((Arc::new(config), policy.warnings))
 }
 
 /// Chooses by the name in the ClientHello.

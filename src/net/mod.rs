@@ -9,7 +9,7 @@ mod stream;
 mod timed;
 mod tunnel;
 
-pub use peer::{Peer, TlsInfo};
+pub use peer::{ClientCertificate, Peer, TlsInfo};
 pub use rewind::Rewind;
 pub use stream::Stream;
 pub use timed::{Clock, Timed};

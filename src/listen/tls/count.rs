@@ -102,7 +102,7 @@ pub(super) const HANDSHAKES: &str = "ferrio_tls_handshakes_total";
 /// Counter {listener}.
 pub(super) const RESUMED: &str = "ferrio_tls_resumed_total";
 /// Counter {listener, version, cipher}: successful handshakes.
-pub const CIPHERS: &str = "ferrio_tls_ciphers_total";
+pub(super) const CIPHERS: &str = "ferrio_tls_ciphers_total";
 
 #[cfg(test)]
 mod tests {

@@ -11,15 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use rustls::pki_types::UnixTime;
 use rustls::server::Accepted;
-use rustls::{HandshakeKind, ServerConfig, ServerConnection};
+use rustls::{CertificateError, HandshakeKind, ServerConfig, ServerConnection};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::server::{StartHandshake, TlsStream};
 
 use super::count::Outcome;
 use super::{Acceptor, Chosen};
-use crate::cert::{Asked, Selection};
-use crate::net::TlsInfo;
+use crate::cert::{Asked, Facts, Selection};
+use crate::net::{ClientCertificate, TlsInfo};
 
 /// Why a connection did not become a TLS connection. It is closed, and whoever can read it was told.
 #[derive(Debug)]
@@ -107,17 +108,13 @@ impl Acceptor {
                 Err(_) => Err(AcceptError::Timeout),
             },
         };
-        match accepted {
-            Ok(stream) => {
-                let (info, resumed) = facts(stream.get_ref().1);
-                self.counts.done(&info, resumed);
-                Ok((stream, info))
+        match &accepted {
+            Ok((stream, info)) => {
+                self.counts.done(info, stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed));
             }
-            Err(error) => {
-                self.counts.count(error.outcome());
-                Err(error)
-            }
+            Err(error) => self.counts.count(error.outcome()),
         }
+        accepted
     }
 
     fn enter(&self) -> Option<Entered<'_>> {
@@ -125,7 +122,7 @@ impl Acceptor {
         (self.pending.fetch_add(1, Ordering::Relaxed) < self.limit).then_some(entered)
     }
 
-    async fn handshake<IO>(&self, mut stream: IO, local: IpAddr) -> Result<TlsStream<IO>, AcceptError>
+    async fn handshake<IO>(&self, mut stream: IO, local: IpAddr) -> Result<(TlsStream<IO>, TlsInfo), AcceptError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
@@ -137,7 +134,9 @@ impl Acceptor {
                 return Err(error);
             }
         };
-        Ok(StartHandshake::from_parts(accepted, stream).into_stream(config).await?)
+        let stream = StartHandshake::from_parts(accepted, stream).into_stream(config).await?;
+        let info = info(stream.get_ref().1)?;
+        Ok((stream, info))
     }
 
     /// The configuration for this client, or the alert that tells it why there is none.
@@ -147,13 +146,13 @@ impl Acceptor {
             name: hello.server_name(),
             address: Some(local),
             schemes: hello.signature_schemes(),
-            strict: self.strict,
+            strict: self.setup.strict,
         };
         let none = || AcceptError::NoCertificate(asked.name.map(str::to_owned));
-        match self.store.select(&asked) {
-            Selection::Found(_) if asked.name.is_some() => Ok(self.config.clone()),
+        match self.setup.store.select(&asked) {
+            Selection::Found(_) if asked.name.is_some() => Ok(self.config()),
             Selection::Found(key) => {
-                let mut config = ServerConfig::clone(&self.config);
+                let mut config = ServerConfig::clone(&self.config());
                 config.cert_resolver = Arc::new(Chosen(key));
                 Ok(Arc::new(config))
             }
@@ -257,13 +256,34 @@ async fn close<IO: AsyncRead + AsyncWrite + Unpin>(stream: &mut IO) {
     let _ = tokio::time::timeout(LINGER, drain).await;
 }
 
-fn facts(connection: &ServerConnection) -> (TlsInfo, bool) {
-    let info = TlsInfo {
+fn info(connection: &ServerConnection) -> Result<TlsInfo, AcceptError> {
+    let client = match connection.peer_certificates().and_then(|chain| chain.first()) {
+        Some(certificate) => Some(Arc::new(client(certificate)?)),
+        None => None,
+    };
+    Ok(TlsInfo {
         version: connection.protocol_version().map_or(0, u16::from),
         cipher: connection.negotiated_cipher_suite().map_or(0, |suite| u16::from(suite.suite())),
         server_name: connection.server_name().map(|name| name.trim_end_matches('.').to_ascii_lowercase()),
-    };
-    (info, connection.handshake_kind() == Some(HandshakeKind::Resumed))
+        client,
+    })
+}
+
+/// A ticket can outlive the certificate that it was given for.
+fn client(der: &[u8]) -> Result<ClientCertificate, AcceptError> {
+    let refused = |error: CertificateError| AcceptError::Tls(error.into());
+    let facts = Facts::of(der).map_err(|_| refused(CertificateError::BadEncoding))?;
+    if facts.not_after < UnixTime::now().as_secs() as i64 {
+        return Err(refused(CertificateError::Expired));
+    }
+    Ok(ClientCertificate {
+        subject: facts.subject,
+        issuer: facts.issuer,
+        serial: facts.serial,
+        alternative: facts.alternative,
+        fingerprint: facts.fingerprint,
+        not_after: facts.not_after,
+    })
 }
 
 const UNRECOGNIZED_NAME: u8 = 112;

@@ -12,10 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 
-use super::count::Outcome;
 use super::*;
-use crate::cert;
 use crate::cert::testing::{Authority, Leaf, openssl};
+use crate::cert::{self, Env};
 use crate::listen::Proto;
 use crate::net::TlsInfo;
 
@@ -52,7 +51,7 @@ struct Server {
 
 impl Server {
     async fn new(config: &Config, store: Arc<Store>) -> Self {
-        Self::with(Acceptor::new(config, store, &[b"http/1.1"]).unwrap().0, Duration::from_secs(10)).await
+        Self::with(Acceptor::new(config, store, None, &[b"http/1.1"]).unwrap().0, Duration::from_secs(10)).await
     }
 
     async fn with(acceptor: Arc<Acceptor>, limit: Duration) -> Self {
@@ -141,10 +140,11 @@ fn put(dir: &Path, name: &str, leaf: &Leaf) {
     std::fs::write(dir.join(format!("{name}-key.pem")), &leaf.key).unwrap();
 }
 
-fn file_config(dir: &Path, name: &str) -> cert::Config {
+fn file_config(dir: &Path, name: &str) -> cert::CertSource {
     cert::testing::config(cert::Kind::File {
         cert: dir.join(format!("{name}-cert.pem")),
         key: dir.join(format!("{name}-key.pem")),
+        client_ca: None,
     })
 }
 
@@ -169,7 +169,7 @@ async fn a_file_source_serves_its_pair() {
     let authority = Authority::new("ca");
     let a = authority.leaf(&["a.test"]);
     put(dir.path(), "a", &a);
-    let source = cert::start(&file_config(dir.path(), "a")).await.unwrap();
+    let source = cert::start(&file_config(dir.path(), "a"), &Env::process()).await.unwrap();
     let mut server = Server::new(&listener(), source.store()).await;
 
     let mut roots = RootCertStore::empty();
@@ -210,8 +210,8 @@ async fn a_file_source_that_cannot_be_loaded_is_an_error_that_names_the_file() {
         ("a-cert.pem", "a-cert.pem", &["a-cert.pem", "no PRIVATE KEY"]),
         (".", "a-key.pem", &["directory"]),
     ] {
-        let kind = cert::Kind::File { cert: path(cert), key: path(key) };
-        let error = cert::start(&cert::testing::config(kind)).await.err().expect(cert).to_string();
+        let kind = cert::Kind::File { cert: path(cert), key: path(key), client_ca: None };
+        let error = cert::start(&cert::testing::config(kind), &Env::process()).await.err().expect(cert).to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{cert} {key}: {error}");
     }
 }
@@ -227,8 +227,8 @@ async fn replaced_files_are_taken_up() {
     std::fs::create_dir(&real).unwrap();
     put(&real, "a", &first);
     std::os::unix::fs::symlink("0", dir.path().join("live")).unwrap();
-    let config = cert::Config { refresh: Duration::from_millis(50), ..file_config(&dir.path().join("live"), "a") };
-    let source = cert::start(&config).await.unwrap();
+    let config = cert::CertSource { refresh: Duration::from_millis(50), ..file_config(&dir.path().join("live"), "a") };
+    let source = cert::start(&config, &Env::process()).await.unwrap();
     let server = Server::new(&listener(), source.store()).await;
     let any = anybody();
     let mut kept = server.connect(&any, "a.test").await.unwrap();
@@ -434,7 +434,7 @@ async fn what_is_no_tls_ends_quickly() {
 
 #[tokio::test]
 async fn a_slow_client_is_cut_and_disturbs_nobody() {
-    let (acceptor, _) = Acceptor::new(&listener(), store(&[&["a.test"]]).await, &[]).unwrap();
+    let (acceptor, _) = Acceptor::new(&listener(), store(&[&["a.test"]]).await, None, &[]).unwrap();
     let mut server = Server::with(acceptor, Duration::from_millis(400)).await;
     let mut slow = TcpStream::connect(server.addr).await.unwrap();
     slow.write_all(&[0x16, 3, 1]).await.unwrap();
@@ -447,7 +447,7 @@ async fn a_slow_client_is_cut_and_disturbs_nobody() {
 
 #[tokio::test]
 async fn too_many_handshakes_are_turned_away() {
-    let (acceptor, _) = Acceptor::new(&listener(), store(&[&["a.test"]]).await, &[]).unwrap();
+    let (acceptor, _) = Acceptor::new(&listener(), store(&[&["a.test"]]).await, None, &[]).unwrap();
     let mut acceptor = Arc::into_inner(acceptor).unwrap();
     acceptor.limit = 3;
     let mut server = Server::with(Arc::new(acceptor), Duration::from_secs(30)).await;
@@ -533,8 +533,159 @@ async fn openssl_agrees() {
     }
 }
 
-#[allow(dead_code)]
-fn key(leaf: &Leaf) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
-    let chain = CertificateDer::pem_slice_iter(leaf.cert.as_bytes()).collect::<Result<_, _>>().unwrap();
-    (chain, PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).unwrap())
+/// A client that shows this certificate, if it is asked for one.
+fn showing(leaf: Option<&Leaf>, version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfig> {
+    let builder = builder(&[version]);
+    Arc::new(match leaf {
+        None => builder.with_no_client_auth(),
+        Some(leaf) => {
+            let chain = CertificateDer::pem_slice_iter(leaf.cert.as_bytes()).collect::<Result<_, _>>().unwrap();
+            let key = PrivateKeyDer::from_pem_slice(leaf.key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    })
+}
+
+/// A server whose clients have to be in this file, which is looked at all the time.
+async fn demanding(ca_file: &Path, demand: Demand, upgrade: Option<&str>) -> (Server, Arc<cert::Source>) {
+    let dir = ca_file.parent().unwrap();
+    put(dir, "a", &Authority::new("server-ca").leaf(&["a.test"]));
+    let cert::CertSource { kind: cert::Kind::File { cert, key, .. }, .. } = file_config(dir, "a") else {
+        unreachable!()
+    };
+    let config = cert::CertSource {
+        refresh: Duration::from_millis(50),
+        ca_upgrade_cn: upgrade.map(str::to_owned),
+        ..cert::testing::config(cert::Kind::File { cert, key, client_ca: Some(ca_file.to_owned()) })
+    };
+    let source = cert::start(&config, &Env::process()).await.unwrap();
+    let clients = Clients { authorities: source.authorities().unwrap(), demand };
+    let (acceptor, _) = Acceptor::new(&listener(), source.store(), Some(clients), &[]).unwrap();
+    (Server::with(acceptor, Duration::from_secs(10)).await, source)
+}
+
+const BOTH: [&rustls::SupportedProtocolVersion; 2] = [&rustls::version::TLS12, &rustls::version::TLS13];
+
+#[tokio::test]
+async fn client_certificates() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let between = ours.authority("between");
+    let mut chained = between.leaf(&["chained.test"]);
+    chained.cert.push_str(&between.pem());
+    let (own, own_ca) = (Leaf::self_signed("own.test", false), Leaf::self_signed("own-ca.test", true));
+    let file = dir.path().join("ca.pem");
+    std::fs::write(&file, format!("{}{}{}", ours.pem(), own.cert, own_ca.cert)).unwrap();
+    for (demand, without) in [(Demand::Required, false), (Demand::Optional, true)] {
+        let (mut server, _source) = demanding(&file, demand, None).await;
+        for (name, leaf, works) in [
+            ("of ours", Some(ours.leaf(&["client.test"])), true),
+            ("through another authority", Some(chained.clone()), true),
+            ("none", None, without),
+            ("of another", Some(other.leaf(&["client.test"])), false),
+            ("expired", Some(ours.leaf_valid(&["client.test"], -9, -1)), false),
+            ("not yet valid", Some(ours.leaf_valid(&["client.test"], 1, 9)), false),
+            ("listed itself", Some(own.clone()), true),
+            ("listed itself, as authority", Some(own_ca.clone()), true),
+            ("signed by itself, not listed", Some(Leaf::self_signed("own.test", false)), false),
+        ] {
+            for version in BOTH {
+                let what = format!("{demand:?} {name} {version:?}");
+                let result = server.connect(&showing(leaf.as_ref(), version), "a.test").await;
+                assert_eq!(result.is_ok(), works, "{what} {:?}", result.err());
+                match server.outcome().await {
+                    Ok(info) => {
+                        let shown = info.client.as_ref().map(|client| client.subject.clone());
+                        let want = leaf.as_ref().map(|leaf| cert::Facts::of(leaf.der()).unwrap());
+                        assert_eq!(shown, want.as_ref().map(|facts| facts.subject.clone()), "{what}");
+                        if let (Some(client), Some(facts)) = (&info.client, want) {
+                            assert_eq!(client.fingerprint, facts.fingerprint);
+                            assert!(client.alternative[0].starts_with("DNS:"), "{:?}", client.alternative);
+                        }
+                    }
+                    Err(error) => assert!(!works && matches!(error, AcceptError::Tls(_)), "{what} {error}"),
+                }
+            }
+        }
+        assert!(server.acceptor.counts().of(Outcome::ClientCertificate) >= 8);
+    }
+}
+
+/// Somebody who may connect may not let others connect.
+#[tokio::test]
+async fn a_listed_client_is_no_authority() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ca.pem");
+    let (client, signed) = Leaf::signs("client.test", "victim.test");
+    std::fs::write(&file, &client.cert).unwrap();
+    let version = &rustls::version::TLS13;
+    let (server, _source) = demanding(&file, Demand::Required, Some("somebody else")).await;
+    server.connect(&showing(Some(&client), version), "a.test").await.unwrap();
+    server.connect(&showing(Some(&signed), version), "a.test").await.err().expect("refused");
+    // Unless the operator says so.
+    let (server, _source) = demanding(&file, Demand::Required, Some("client.test")).await;
+    server.connect(&showing(Some(&signed), version), "a.test").await.unwrap();
+}
+
+#[tokio::test]
+async fn authorities_that_cannot_be_loaded_stop_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ca");
+    put(dir.path(), "a", &authority.leaf(&["a.test"]));
+    let file = dir.path().join("ca.pem");
+    let cert::Kind::File { cert, key, .. } = file_config(dir.path(), "a").kind else { unreachable!() };
+    let config = cert::testing::config(cert::Kind::File { cert, key, client_ca: Some(file.clone()) });
+    for (content, part) in [
+        (None, "no such file"),
+        (Some(String::new()), "no certificates"),
+        (Some("text".to_owned()), "no certificates"),
+        (Some(authority.pem()[..99].to_owned()), "broken PEM"),
+        (Some(format!("{}{}", authority.pem(), authority.leaf(&["x"]).key)), "private key"),
+    ] {
+        if let Some(content) = content {
+            std::fs::write(&file, content).unwrap();
+        }
+        let error = cert::start(&config, &Env::process()).await.err().expect(part).to_string();
+        assert!(error.contains(part) && error.contains("clientca"), "{part}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn revoked_clients_are_refused_also_with_a_ticket() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, second) = (Authority::new("ours"), Authority::new("second"));
+    let (good, bad, foreign) = (ours.leaf(&["good.test"]), ours.leaf(&["bad.test"]), second.leaf(&["x.test"]));
+    let file = dir.path().join("ca.pem");
+    let both = format!("{}{}", ours.pem(), second.pem());
+    std::fs::write(&file, &both).unwrap();
+    let (server, source) = demanding(&file, Demand::Required, None).await;
+    for version in BOTH {
+        let bad_leaf = &bad;
+        let (good, bad) = (showing(Some(&good), version), showing(Some(&bad), version));
+        for resumed in [false, true] {
+            for client in [&good, &bad] {
+                let stream = server.connect(client, "a.test").await.unwrap();
+                let kind = stream.get_ref().1.handshake_kind();
+                assert_eq!(kind == Some(rustls::HandshakeKind::Resumed), resumed, "{version:?}");
+            }
+        }
+        let before = source.authorities().unwrap().generation();
+        std::fs::write(&file, format!("{both}{}", ours.revoke(bad_leaf))).unwrap();
+        until("the list", async || source.authorities().unwrap().generation() > before).await;
+        server.connect(&good, "a.test").await.unwrap();
+        server.connect(&bad, "a.test").await.err().expect("revoked");
+        // An authority without a list.
+        server.connect(&showing(Some(&foreign), version), "a.test").await.unwrap();
+
+        // What is broken is not taken.
+        let before = source.authorities().unwrap().generation();
+        std::fs::write(&file, "broken").unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        server.connect(&good, "a.test").await.unwrap();
+        server.connect(&bad, "a.test").await.err().expect("still revoked");
+        assert_eq!(source.authorities().unwrap().generation(), before);
+        std::fs::write(&file, &both).unwrap();
+        until("the end of the list", async || source.authorities().unwrap().generation() > before).await;
+        server.connect(&bad, "a.test").await.unwrap();
+    }
 }
