@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 /// Looks variables up. A value of its own, so that tests need not change the environment of the process.
 #[derive(Clone)]
-pub struct Env(Arc<dyn Fn(&str) -> Option<String> + Send + Sync>);
+pub struct Env(Arc<Lookup>);
+
+type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 impl Env {
     /// Of this process.

@@ -186,7 +186,11 @@ impl Exchange<'_> {
                     driving: true,
                 };
                 if !upgraded && body.incoming.is_end_stream() {
-                    poll_fn(|cx| Poll::Ready(body.finish(cx))).await;
+                    poll_fn(|cx| {
+                        body.finish(cx);
+                        Poll::Ready(())
+                    })
+                    .await;
                 }
                 Ok(Response::from_parts(head, body))
             }

@@ -135,7 +135,7 @@ impl Rules {
     }
 
     /// The scheme that the client used: what one of the two headers says, else what we see.
-    fn scheme<'h>(&self, headers: &'h HeaderMap, facts: &Facts<'_>) -> Cow<'static, [u8]> {
+    fn scheme(&self, headers: &HeaderMap, facts: &Facts<'_>) -> Cow<'static, [u8]> {
         let proto = first(headers, &X_FORWARDED_PROTO).filter(|value| !value.is_empty());
         let forwarded = first(headers, &FORWARDED).filter(|value| !value.is_empty());
         match (proto, forwarded) {
@@ -261,7 +261,7 @@ fn port(host: &str, tls: bool) -> HeaderValue {
     // Behind the bracket of an IPv6 address, if there is one.
     let rest = host.rfind(']').map_or(host, |end| &host[end..]);
     match rest.split_once(':') {
-        Some((before, port)) if !port.is_empty() && !(before.is_empty() && host.starts_with(':')) => {
+        Some((before, port)) if !(port.is_empty() || before.is_empty()) => {
             HeaderValue::from_str(port).unwrap_or(HeaderValue::from_static("80"))
         }
         _ => HeaderValue::from_static(if tls { "443" } else { "80" }),

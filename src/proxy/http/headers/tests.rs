@@ -31,7 +31,7 @@ fn peer(tls: Option<(u16, u16)>) -> Peer {
     Peer {
         remote: "1.2.3.4:5555".parse().unwrap(),
         local: "127.0.0.1:80".parse().unwrap(),
-        tls: tls.map(|(version, cipher)| Arc::new(TlsInfo { version, cipher, server_name: None })),
+        tls: tls.map(|(version, cipher)| Arc::new(TlsInfo { version, cipher, server_name: None, client: None })),
     }
 }
 
