@@ -118,6 +118,7 @@ fn thousands_of_paths_within_each_other() {
     let text: String = (1..2046).map(|n| format!("route add s /{} http://h/\n", &long[..n])).collect();
     let table = table(&text);
     let path = format!("/{long}");
-    assert_eq!(find(&table, "h", false, &path).len(), 2045);
+    let lengths: Vec<usize> = table.http("h", false, path.as_bytes()).take(3).map(|route| route.path.len()).collect();
+    assert_eq!(lengths, [2046, 2045, 2044]);
     assert_eq!(table.routes().count(), 2045);
 }
