@@ -4,15 +4,20 @@
 //! routes of these places anew from the commands there, and puts them into a copy of the last table, which shares all the
 //! rest with it. Where a route comes out as it was, it stays the same value, with whatever hangs on it.
 
+mod commands;
+mod targets;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use commands::{Manual, Prepared, same_entries};
+use targets::Targets;
+
 use super::host::Kind;
 use super::route_paths::PathKey;
-use super::target::{identity, sameness};
-use super::{Add, Class, Command, Entry, Origin, Reject, Route, Settings, Source, Table, Target, Weight, diff};
+use super::{Command, Entry, Reject, Route, Settings, Source, Table, diff};
 
-/// Builds tables, and builds again only the hosts that a change touches.
+/// Builds tables, and builds again only the routes that a change touches.
 pub struct Builder {
     settings: Settings,
     services: HashMap<Arc<str>, Vec<Arc<Prepared>>>,
@@ -53,24 +58,6 @@ pub struct Delta {
     removed: Vec<Arc<Prepared>>,
     added: Vec<Arc<Prepared>>,
     manual: Option<[Vec<Arc<Prepared>>; 2]>,
-}
-
-/// An entry and what is worked out once for it.
-struct Prepared {
-    entry: Entry,
-    line: Box<str>,
-    /// 0 unless it adds a target.
-    identity: u128,
-}
-
-/// Commands after those of all services, in order, and where each has a say.
-#[derive(Default)]
-struct Manual {
-    commands: Vec<Arc<Prepared>>,
-    at: HashMap<Source, Vec<u32>>,
-    /// Deletions without a source, by service, and those by tags alone.
-    of_service: HashMap<Arc<str>, Vec<u32>>,
-    anywhere: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -381,148 +368,3 @@ impl Delta {
         lines
     }
 }
-
-impl Prepared {
-    fn new(entry: Entry) -> Self {
-        let line = entry.command.to_string().into();
-        let identity = match &entry.command {
-            Command::Add(add) => identity(add),
-            _ => 0,
-        };
-        Self { entry, line, identity }
-    }
-
-    fn add(&self) -> Option<&Add> {
-        match &self.entry.command {
-            Command::Add(add) => Some(add),
-            _ => None,
-        }
-    }
-
-    /// The order of targets: descending by line. Of equal lines one becomes the target, and always the same.
-    fn order(&self, other: &Self) -> std::cmp::Ordering {
-        other.line.cmp(&self.line).then_with(|| self.entry.origin.cmp(&other.entry.origin))
-    }
-
-    fn reject(&self, why: &str) -> Reject {
-        let text = match &self.entry.origin {
-            Origin::Tag { tag, .. } => tag,
-            _ => &*self.line,
-        };
-        Reject::new(self.entry.origin.clone(), text, why)
-    }
-}
-
-impl Manual {
-    fn new(entries: Vec<Entry>) -> Self {
-        let mut manual = Self::default();
-        for (entry, index) in entries.into_iter().zip(0..) {
-            let source = match &entry.command {
-                Command::Add(add) => Some(&add.source),
-                Command::Weight(set) => Some(&set.source),
-                Command::Delete(delete) => delete.source.as_ref(),
-            };
-            match (source, &entry.command) {
-                (Some(source), _) => manual.at.entry(source.clone()).or_default().push(index),
-                (None, Command::Delete(delete)) => match &delete.service {
-                    Some(service) => manual.of_service.entry(service.clone()).or_default().push(index),
-                    None => manual.anywhere.push(index),
-                },
-                (None, _) => {}
-            }
-            manual.commands.push(Arc::new(Prepared::new(entry)));
-        }
-        manual
-    }
-
-    /// In order.
-    fn commands_for(&self, source: &Source, adds: &[Arc<Prepared>]) -> Vec<u32> {
-        let mut indices = self.at.get(source).cloned().unwrap_or_default();
-        if !self.of_service.is_empty() {
-            let own = indices.iter().map(|i| &self.commands[*i as usize]);
-            let services: HashSet<_> = adds.iter().chain(own).filter_map(|p| p.add()).map(|add| &add.service).collect();
-            indices.extend(services.into_iter().filter_map(|service| self.of_service.get(service)).flatten());
-        }
-        indices.extend(&self.anywhere);
-        indices.sort_unstable();
-        indices
-    }
-}
-
-/// The targets of a place while commands are applied.
-#[derive(Default)]
-struct Targets<'a> {
-    list: Vec<(&'a Prepared, &'a Add, Weight)>,
-    /// Kept up only for long lists, and made anew after anything but adding.
-    seen: HashSet<(u128, u64)>,
-}
-
-impl<'a> Targets<'a> {
-    fn push(&mut self, prepared: &'a Prepared) {
-        let Some(add) = prepared.add() else { return };
-        let weight = add.weight;
-        if self.list.len() < LONG {
-            if self.list.iter().any(|(_, other, current)| *current == weight && same_target(add, other)) {
-                return;
-            }
-        } else {
-            if self.seen.is_empty() {
-                self.seen.extend(self.list.iter().map(|(_, other, current)| key_of(other, *current)));
-            }
-            if !self.seen.insert(key_of(add, weight)) {
-                return;
-            }
-        }
-        self.list.push((prepared, add, weight));
-    }
-
-    fn remove(&mut self, fits: impl Fn(&Add) -> bool) {
-        self.seen.clear();
-        self.list.retain(|(_, add, _)| !fits(add));
-    }
-
-    /// Divides the weight between the targets that fit, for each class of its own. False if there are none.
-    fn set_weight(&mut self, weight: Weight, fits: impl Fn(&Add) -> bool) -> bool {
-        self.seen.clear();
-        let mut any = false;
-        for class in [Class::Http, Class::Tcp] {
-            let fitting = |add: &Add| add.class() == class && fits(add);
-            let count = self.list.iter().filter(|(_, add, _)| fitting(add)).count();
-            for (_, _, current) in self.list.iter_mut().filter(|(_, add, _)| fitting(add)) {
-                *current = weight.part_of(count);
-                any = true;
-            }
-        }
-        any
-    }
-
-    fn by_class(self) -> impl Iterator<Item = (Class, Vec<Target>)> {
-        [Class::Http, Class::Tcp].into_iter().filter_map(move |class| {
-            let own = self.list.iter().filter(|(_, add, _)| add.class() == class);
-            let targets: Vec<_> =
-                own.map(|(prepared, add, weight)| Target::new(add, *weight, prepared.identity)).collect();
-            (!targets.is_empty()).then_some((class, targets))
-        })
-    }
-}
-
-/// Do two commands give one target, weights aside?
-fn same_target(a: &Add, b: &Add) -> bool {
-    a.service == b.service
-        && a.destination.text == b.destination.text
-        && a.tags == b.tags
-        && a.options.raw == b.options.raw
-}
-
-/// Equal for what [`same_target`] finds equal, with equal weights.
-fn key_of(add: &Add, weight: Weight) -> (u128, u64) {
-    (sameness(add), weight.number().unwrap_or(-1.0).to_bits())
-}
-
-fn same_entries(old: &Manual, before: &[u32], new: &Manual, after: &[u32]) -> bool {
-    before.len() == after.len()
-        && before.iter().zip(after).all(|(a, b)| old.commands[*a as usize].entry == new.commands[*b as usize].entry)
-}
-
-/// From here on a list of targets is no longer searched one by one.
-const LONG: usize = 16;
