@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use rustls::crypto::hash::Hash;
 use rustls::sign::CertifiedKey;
@@ -24,6 +25,8 @@ pub struct Certificate {
 pub struct Pair {
     pub key: Arc<CertifiedKey>,
     pub facts: Facts,
+    /// When it was shown last, seconds since 1970; only kept in stores that issue on demand.
+    pub(super) used: AtomicI64,
 }
 
 /// What a certificate says about itself.

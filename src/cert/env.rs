@@ -1,28 +1,46 @@
-//! Environment variables by which clients of Consul and Vault are set up everywhere.
+//! What sources have around them: environment variables by which clients of Consul and Vault are set up everywhere, and
+//! sessions with Vault that they share.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Looks variables up. A value of its own, so that tests need not change the environment of the process.
+use super::vault::Vault;
+
+/// One for all sources. A value, so that tests need not change the environment of the process.
 #[derive(Clone)]
-pub struct Env(Arc<Lookup>);
+pub struct Env(Arc<Inner>);
 
-type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+struct Inner {
+    variable: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    vaults: Mutex<Vaults>,
+}
+
+/// By address, namespace, and where the token comes from.
+type Vaults = HashMap<(String, Option<String>, Option<String>), Weak<Vault>>;
 
 impl Env {
     /// Of this process.
     pub fn process() -> Self {
-        Self(Arc::new(|name| std::env::var(name).ok()))
+        Self::with(|name| std::env::var(name).ok())
+    }
+
+    fn with(variable: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner { variable: Box::new(variable), vaults: Mutex::default() }))
+    }
+
+    pub(super) fn vaults(&self) -> MutexGuard<'_, Vaults> {
+        self.0.vaults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `None`: not set, or empty.
     pub(super) fn get(&self, name: &str) -> Option<String> {
-        (self.0)(name).filter(|value| !value.is_empty())
+        (self.0.variable)(name).filter(|value| !value.is_empty())
     }
 
     #[cfg(test)]
     pub(crate) fn of(all: &[(&str, &str)]) -> Self {
-        let all: std::collections::HashMap<String, String> =
+        let all: HashMap<String, String> =
             all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Self(Arc::new(move |name| all.get(name).cloned()))
+        Self::with(move |name| all.get(name).cloned())
     }
 }

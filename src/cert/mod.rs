@@ -18,6 +18,7 @@ pub mod series;
 mod source;
 mod store;
 mod tree;
+mod vault;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -1,6 +1,7 @@
 //! From PEM to a certificate that can be served.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::{PemObject, SectionKind};
@@ -28,7 +29,7 @@ impl Pair {
             }
         }
         let facts = Facts::of(&chain[0])?;
-        Ok(Pair { key: Arc::new(CertifiedKey::new(chain, key)), facts })
+        Ok(Pair { key: Arc::new(CertifiedKey::new(chain, key)), facts, used: AtomicI64::new(0) })
     }
 }
 

@@ -18,6 +18,7 @@ use super::list::List;
 use super::load::Load;
 use super::store::{self, Store};
 use super::tree::Tree;
+use super::vault::{Issuer, Lead, Secrets, Vault};
 use super::{CertSource, Env, Kind, series};
 
 /// One entry of `proxy.cs` at work, for all listeners that name it. Dropping it ends its tasks.
@@ -103,11 +104,15 @@ impl Validity {
 /// cannot be loaded. Everything else is tried again and again; the first set is waited for a moment, so that listeners
 /// begin with it when all is well.
 pub async fn start(config: &CertSource, env: &Env) -> Result<Arc<Source>, Error> {
-    let (loader, authorities) = loaders(config, env)?;
+    let (reading, authorities) = loaders(config, env)?;
+    let place = match &reading {
+        Reading::Sets(loader) => loader.place(),
+        Reading::OnDemand { vault, path } => vault.place(path),
+    };
     let shared = Arc::new(Shared {
         name: config.name.clone(),
         kind: config.kind.word(),
-        place: loader.place(),
+        place,
         store: Arc::new(Store::new()),
         state: Mutex::default(),
     });
@@ -116,14 +121,23 @@ pub async fn start(config: &CertSource, env: &Env) -> Result<Arc<Source>, Error>
         None => None,
         Some(loader) => Some(start_authorities(config, loader, &mut tasks).await?),
     };
-    let mut runner = Runner::new(shared.clone(), loader);
-    if let Kind::File { .. } = config.kind {
-        runner.first_or_fail().await?;
-        tasks.spawn(runner.run());
-    } else {
-        let mut delivered = runner.delivered.subscribe();
-        tasks.spawn(runner.run());
-        let _ = tokio::time::timeout(FIRST, delivered.wait_for(|done| *done)).await;
+    match reading {
+        Reading::Sets(loader) => {
+            let mut runner = Runner::new(shared.clone(), loader);
+            if let Kind::File { .. } = config.kind {
+                runner.first_or_fail().await?;
+                tasks.spawn(runner.run());
+            } else {
+                let mut delivered = runner.delivered.subscribe();
+                tasks.spawn(runner.run());
+                let _ = tokio::time::timeout(FIRST, delivered.wait_for(|done| *done)).await;
+            }
+        }
+        Reading::OnDemand { vault, path } => {
+            let (issuer, work) = Issuer::start(vault, &path, Lead::new(config.refresh), shared.clone());
+            shared.store.set_issuer(issuer);
+            tasks.spawn(work);
+        }
     }
     tasks.spawn(observe(shared.clone()));
     Ok(Arc::new(Source { shared, authorities, _tasks: tasks }))
@@ -131,11 +145,17 @@ pub async fn start(config: &CertSource, env: &Env) -> Result<Arc<Source>, Error>
 
 type Loader = Box<dyn Load>;
 
+/// How a source comes by its certificates.
+enum Reading {
+    Sets(Loader),
+    OnDemand { vault: Arc<Vault>, path: String },
+}
+
 /// For the certificates, and for the authorities of clients if there are to be any.
-fn loaders(config: &CertSource, env: &Env) -> Result<(Loader, Option<Loader>), Error> {
+fn loaders(config: &CertSource, env: &Env) -> Result<(Reading, Option<Loader>), Error> {
     let refresh = config.refresh;
     let header = config.header.as_ref();
-    Ok(match &config.kind {
+    let (loader, authorities): (Loader, _) = match &config.kind {
         Kind::File { cert, key, client_ca } => {
             let authorities = client_ca.as_ref().map(|path| Box::new(Files::single(path, refresh)) as Loader);
             (Box::new(Files::pair(cert, key, refresh)), authorities)
@@ -159,10 +179,28 @@ fn loaders(config: &CertSource, env: &Env) -> Result<(Loader, Option<Loader>), E
             let tree = |url: &String| Tree::new(url, env).map(|tree| Box::new(tree) as Loader);
             (tree(cert)?, client_ca.as_ref().map(tree).transpose()?)
         }
-        Kind::Vault { .. } | Kind::VaultPki { .. } => {
-            return Err(Error::Place(format!("type={} is not built yet", config.kind.word())));
+        Kind::Vault { cert, client_ca } => {
+            let vault = vault(config, env)?;
+            let secrets = |path: &String| Box::new(Secrets::new(vault.clone(), path, refresh)) as Loader;
+            (secrets(cert), client_ca.as_ref().map(secrets))
         }
-    })
+        Kind::VaultPki { cert, client_ca } => {
+            let vault = vault(config, env)?;
+            // `refresh` means something else here.
+            let secrets = |path: &String| Box::new(Secrets::new(vault.clone(), path, REFRESH)) as Loader;
+            let authorities = client_ca.as_ref().map(secrets);
+            return Ok((Reading::OnDemand { vault, path: cert.clone() }, authorities));
+        }
+    };
+    Ok((Reading::Sets(loader), authorities))
+}
+
+fn vault(config: &CertSource, env: &Env) -> Result<Arc<Vault>, Error> {
+    let fetch = config.vault_fetch_token.as_deref().filter(|text| !text.is_empty());
+    if fetch.is_some_and(|text| !text.starts_with("file:") && !text.starts_with("env:")) {
+        tracing::warn!("vault: vaultfetchtoken not properly set: it must be file:PATH or env:NAME");
+    }
+    Vault::new(env, fetch)
 }
 
 async fn start_authorities(
@@ -288,18 +326,18 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last good set stays. The same error is told once.
-    fn failed(&self, error: &Error) {
+    /// The last good set stays. The same error is told once, and only if it may be told at all.
+    pub(super) fn failed(&self, error: &Error, tell: bool) {
         metrics::counter!(series::ERRORS, "source" => self.name.clone()).increment(1);
         let text = error.to_string();
         let mut state = self.state();
-        if state.error.as_ref() != Some(&text) {
+        if tell && state.error.as_ref() != Some(&text) {
             tracing::error!("cert: Cannot load certificates from {}. {text}", self.place);
         }
         state.error = Some(text);
     }
 
-    fn succeeded(&self) {
+    pub(super) fn succeeded(&self) {
         let mut state = self.state();
         if state.error.take().is_some() {
             tracing::info!("cert: {} can be read again", self.place);
@@ -332,6 +370,12 @@ impl Shared {
         state.changed = Some(SystemTime::now());
         let names = names(&self.store.certificates());
         tracing::info!("cert: Store has certificates for {names} (source {})", self.name);
+    }
+
+    /// Takes these certificates into service, whatever was there.
+    pub(super) fn replace(&self, certificates: Vec<Certificate>) {
+        self.store.replace(certificates);
+        self.state().changed = Some(SystemTime::now());
     }
 
     /// Tells about certificates that are out of their time, once each, and sets the gauges.
@@ -421,7 +465,7 @@ impl Runner {
                     }
                 }
                 Err(error) => {
-                    self.shared.failed(&error);
+                    self.shared.failed(&error, true);
                     self.loader.pause().unwrap_or_default().max(AGAIN)
                 }
             };
@@ -487,6 +531,8 @@ fn list(names: &[String]) -> String {
     format!("[{}{more}]", shown.join(" "))
 }
 
+/// Of the authorities of clients where `refresh` is not about them.
+const REFRESH: Duration = Duration::from_secs(3);
 /// The least time between two attempts.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long the start waits for the authorities of clients.

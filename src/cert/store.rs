@@ -4,7 +4,8 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -12,11 +13,14 @@ use rustls::SignatureScheme;
 use rustls::sign::CertifiedKey;
 
 use super::certificate::Certificate;
+use super::vault::Issuer;
 
 /// See the module. A new store is empty.
 #[derive(Debug, Default)]
 pub struct Store {
     index: ArcSwap<Index>,
+    /// Gets certificates for names that have none.
+    issuer: OnceLock<Issuer>,
 }
 
 /// What is known about a client when a certificate is chosen for it.
@@ -47,7 +51,25 @@ impl Store {
     }
 
     pub fn select(&self, asked: &Asked<'_>) -> Selection {
-        self.index.load().select(asked)
+        self.index.load().select(asked, self.issues())
+    }
+
+    /// Whether certificates are issued on demand: then a name without one is worth waiting for, and no other certificate
+    /// is shown instead.
+    pub fn issues(&self) -> bool {
+        self.issuer.get().is_some()
+    }
+
+    /// Returns when it makes sense to select again: there is a certificate for this name now, or there will be none.
+    pub async fn obtain(&self, name: &str) {
+        if let Some(issuer) = self.issuer.get() {
+            issuer.obtain(name).await;
+        }
+    }
+
+    pub(super) fn set_issuer(&self, issuer: Issuer) {
+        // Set once, when a source starts.
+        let _ = self.issuer.set(issuer);
     }
 
     /// Whether a request for `authority` came over a connection whose certificate does not cover it although another
@@ -94,7 +116,7 @@ impl Index {
         index
     }
 
-    fn select(&self, asked: &Asked<'_>) -> Selection {
+    fn select(&self, asked: &Asked<'_>, note: bool) -> Selection {
         let Some(first) = self.certificates.first() else { return Selection::Empty };
         let chosen = match asked.name {
             Some(name) => self.by_name(name),
@@ -102,8 +124,13 @@ impl Index {
             None => self.by_address(asked.address).or_else(|| self.names.get("*").map(Vec::as_slice)),
         };
         match chosen.and_then(|candidates| self.best(candidates, asked.schemes)) {
-            Some(certificate) => Selection::Found(certificate.pair.key.clone()),
-            None if asked.strict => Selection::Unknown,
+            Some(certificate) => {
+                if note {
+                    certificate.pair.used.store(now(), Ordering::Relaxed);
+                }
+                Selection::Found(certificate.pair.key.clone())
+            }
+            None if asked.strict || note => Selection::Unknown,
             None => Selection::Found(first.pair.key.clone()),
         }
     }

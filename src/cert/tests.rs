@@ -15,7 +15,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+pub(super) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + 20 * SECOND;
     while !done().await {
         assert!(Instant::now() < deadline, "waited for {what}");
@@ -28,13 +28,13 @@ async fn run(kind: Kind, env: &Env) -> Arc<Source> {
 }
 
 /// The names of the served certificates, without folders.
-fn served(source: &Source) -> Vec<String> {
+pub(super) fn served(source: &Source) -> Vec<String> {
     let short = |entry: Entry| entry.name.rsplit('/').next().unwrap().to_owned();
     source.report().certificates.into_iter().map(short).collect()
 }
 
 /// Whether this certificate is served for its name.
-fn serves(source: &Source, leaf: &Leaf) -> bool {
+pub(super) fn serves(source: &Source, leaf: &Leaf) -> bool {
     let names = Facts::of(leaf.der()).unwrap().names;
     let asked = Asked { name: Some(&names[0]), strict: true, ..Asked::default() };
     match source.store().select(&asked) {
@@ -116,9 +116,68 @@ async fn certificates_out_of_their_time_are_served_and_reported() {
     assert_eq!(validity, [Validity::Expired, Validity::NotYet, Validity::Valid]);
 }
 
-/// An HTTP/1.1 server with files, which notes what it is asked for.
-pub(super) struct Files {
-    pub(super) addr: SocketAddr,
+/// A request as it came, the head in lower case.
+pub(super) struct Request {
+    pub(super) method: String,
+    /// With query.
+    pub(super) path: String,
+    pub(super) head: String,
+    pub(super) body: String,
+}
+
+impl Request {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+/// Status, more header lines, body. `None`: the connection is closed.
+pub(super) type Answer = Option<(u16, String, String)>;
+
+/// An HTTP/1.1 server.
+pub(super) async fn serve(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let answer = Arc::new(answer);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(stream);
+                while let Some(request) = receive(&mut stream).await {
+                    let Some((status, headers, body)) = answer(&request) else { return };
+                    let text = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len());
+                    if stream.get_mut().write_all(text.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    addr
+}
+
+async fn receive(stream: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let mut words = head.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
+    let mut request = Request { method, path, head: head.to_lowercase(), body: String::new() };
+    let length = request.header("content-length").map_or(0, |text| text.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    request.body = String::from_utf8(body).unwrap();
+    Some(request)
+}
+
+/// A server with files, which notes what it is asked for.
+struct Files {
+    addr: SocketAddr,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -126,73 +185,46 @@ pub(super) struct Files {
 struct Shared {
     /// Path and query to status, more header lines, and body.
     files: HashMap<String, (u16, String, String)>,
-    /// Request line and headers, in lower case.
+    /// Heads.
     requests: Vec<String>,
     down: bool,
 }
 
 impl Files {
-    pub(super) async fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
+    async fn new() -> Self {
         let shared = Arc::new(Mutex::new(Shared::default()));
         let state = shared.clone();
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(Self::serve(stream, state.clone()));
+        let addr = serve(move |request| {
+            let mut state = state.lock().unwrap();
+            state.requests.push(request.head.clone());
+            if state.down {
+                return None;
             }
-        });
-        Self { addr, shared }
-    }
-
-    async fn serve(stream: TcpStream, state: Arc<Mutex<Shared>>) {
-        let mut stream = BufReader::new(stream);
-        loop {
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                match stream.read_line(&mut head).await {
-                    Ok(n) if n > 0 => {}
-                    _ => return,
-                }
-            }
-            let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-            let head = head.to_lowercase();
-            let answer = {
-                let mut state = state.lock().unwrap();
-                state.requests.push(head.clone());
-                if state.down {
-                    return;
-                }
-                let missing = (404, String::new(), "nothing here".to_owned());
-                state.files.get(&path).cloned().unwrap_or(missing)
-            };
-            let (mut status, headers, mut body) = answer;
-            let tag = headers.to_lowercase().lines().find_map(|line| line.strip_prefix("etag: ").map(str::to_owned));
-            if tag.is_some_and(|tag| head.contains(&format!("if-none-match: {tag}\r\n"))) {
+            let missing = (404, String::new(), "nothing here".to_owned());
+            let (mut status, headers, mut body) = state.files.get(&request.path).cloned().unwrap_or(missing);
+            let tag = headers.strip_prefix("ETag: ").map(str::trim);
+            if tag.is_some() && request.header("if-none-match") == tag {
                 (status, body) = (304, String::new());
             }
-            let text = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len());
-            if stream.get_mut().write_all(text.as_bytes()).await.is_err() {
-                return;
-            }
-        }
+            Some((status, headers, body))
+        });
+        Self { addr: addr.await, shared }
     }
 
-    pub(super) fn put(&self, path: &str, body: &str) {
+    fn put(&self, path: &str, body: &str) {
         self.answer(path, 200, "", body);
     }
 
-    pub(super) fn answer(&self, path: &str, status: u16, headers: &str, body: &str) {
+    fn answer(&self, path: &str, status: u16, headers: &str, body: &str) {
         self.shared.lock().unwrap().files.insert(path.into(), (status, headers.into(), body.into()));
     }
 
-    pub(super) fn down(&self, down: bool) {
+    fn down(&self, down: bool) {
         self.shared.lock().unwrap().down = down;
     }
 
     /// What was asked for since the last call.
-    pub(super) fn requests(&self) -> Vec<String> {
+    fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.lock().unwrap().requests)
     }
 }

@@ -142,7 +142,7 @@ fn two_thousand_certificates_are_found_quickly() {
     let certificates = (0..2000).map(|n| {
         let mut facts = pair.facts.clone();
         facts.names = vec![format!("host{n}.com"), format!("*.host{n}.com")];
-        Certificate { name: format!("{n}"), pair: Arc::new(Pair { key: key.clone(), facts }) }
+        Certificate { name: format!("{n}"), pair: Arc::new(Pair { key: key.clone(), facts, used: Default::default() }) }
     });
     let store = Store::new();
     store.replace(certificates.collect());

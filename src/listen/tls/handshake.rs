@@ -127,7 +127,15 @@ impl Acceptor {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let accepted = client_hello(&mut stream).await?;
-        let config = match self.choose(&accepted, local) {
+        let chosen = match self.choose(&accepted, local) {
+            // Issued when it is first asked for.
+            Err((_, AcceptError::NoCertificate(Some(name)))) if self.setup.store.issues() => {
+                self.setup.store.obtain(&name).await;
+                self.choose(&accepted, local).map_err(|(_, error)| (INTERNAL_ERROR, error))
+            }
+            chosen => chosen,
+        };
+        let config = match chosen {
             Ok(config) => config,
             Err((alert, error)) => {
                 refuse(&mut stream, alert).await;
