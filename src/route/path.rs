@@ -36,11 +36,6 @@ pub fn clean(raw: &str) -> Cleaned<'_> {
     if is_clean(&decoded) { Cleaned { raw: Cow::Borrowed(raw), decoded } } else { rebuild(raw) }
 }
 
-/// The path as it came, not cleaned. Only for what is given back to the client: a Location keeps the client's escapes.
-pub fn as_sent(raw: &str) -> Cleaned<'_> {
-    Cleaned { raw: Cow::Borrowed(raw), decoded: decode(raw) }
-}
-
 impl Cleaned<'_> {
     /// The raw path without a prefix, always with a leading slash; `None` if it is no prefix. The prefix is compared
     /// after decoding both once, byte by byte; it need not end where a segment ends.

@@ -127,12 +127,7 @@ impl Client {
             let location = match &options.redirect {
                 None => None,
                 Some(redirect) => {
-                    let sent = request.uri().path();
-                    let location = if sent.contains('%') {
-                        redirect.location(target, host, &path::as_sent(sent), query)
-                    } else {
-                        redirect.location(target, host, cleaned, query)
-                    };
+                    let location = redirect.location(target, host, cleaned, query);
                     if Redirect::loops(&location, self.used_scheme(request.headers()), host, &cleaned.raw) {
                         continue;
                     }
