@@ -56,6 +56,8 @@ async fn request(url: &str) -> Result<String, String> {
         }
         text
     };
+    // Without a default provider the client panics; whoever was first keeps it.
+    _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let client = reqwest::Client::builder().timeout(TIMEOUT).build().map_err(chain)?;
     let mut response = client.get(url).send().await.map_err(chain)?;
     if response.status() != reqwest::StatusCode::OK {

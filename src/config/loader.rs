@@ -15,8 +15,7 @@ use super::suggest::{near, nearest};
 use super::{Failure, Level, Outcome, document, reference};
 
 /// Reads the whole configuration. `arguments` begin with the name of the program, as `std::env::args_os` gives them;
-/// `subcommands` are those that the caller knows and has not found in first place. A file behind `-cfg` may be a URL: for
-/// `https` a default crypto provider of rustls must be installed.
+/// `subcommands` are those that the caller knows and has not found in first place. A file behind `-cfg` may be a URL.
 pub fn load(
     arguments: impl Iterator<Item = OsString>,
     environment: impl Iterator<Item = (OsString, OsString)>,

@@ -188,7 +188,7 @@ options! {
 
     // Metrics.
     metrics_target: Vec<String> = "metrics.target", List, "", "1.0.0", Built,
-        "exporters: stdout, label, statsd_raw, dogstatsd, prometheus, circonus, graphite; only prometheus is built yet";
+        "exporters: stdout, label, statsd_raw, dogstatsd, prometheus, circonus, graphite";
     metrics_prefix: String = "metrics.prefix", Template, "{{clean .Hostname}}.{{clean .Exec}}", "1.0.0", Built,
         "prefix of all series; default stands for the default";
     metrics_names: String = "metrics.names", Template, "{{clean .Service}}.{{clean .Host}}.{{clean .Path}}.{{clean .TargetURL.Host}}", "1.3", Inert(PUSH),
