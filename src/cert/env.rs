@@ -11,9 +11,11 @@ use super::vault::Vault;
 pub struct Env(Arc<Inner>);
 
 struct Inner {
-    variable: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    variable: Box<Variable>,
     vaults: Mutex<Vaults>,
 }
+
+type Variable = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// By address, namespace, and where the token comes from.
 type Vaults = HashMap<(String, Option<String>, Option<String>), Weak<Vault>>;

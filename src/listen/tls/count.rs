@@ -98,11 +98,11 @@ const OUTCOMES: &[(Outcome, &str)] = &[
 const SUITES: usize = 9;
 
 /// Counter {listener, result}.
-pub const HANDSHAKES: &str = "ferrio_tls_handshakes_total";
+const HANDSHAKES: &str = "ferrio_tls_handshakes_total";
 /// Counter {listener}.
-pub const RESUMED: &str = "ferrio_tls_resumed_total";
+const RESUMED: &str = "ferrio_tls_resumed_total";
 /// Counter {listener, version, cipher}: successful handshakes.
-pub const CIPHERS: &str = "ferrio_tls_ciphers_total";
+const CIPHERS: &str = "ferrio_tls_ciphers_total";
 
 #[cfg(test)]
 mod tests {
