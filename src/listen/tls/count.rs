@@ -98,11 +98,11 @@ const OUTCOMES: &[(Outcome, &str)] = &[
 const SUITES: usize = 9;
 
 /// Counter {listener, result}.
-const HANDSHAKES: &str = "ferrio_tls_handshakes_total";
+pub(super) const HANDSHAKES: &str = "ferrio_tls_handshakes_total";
 /// Counter {listener}.
-const RESUMED: &str = "ferrio_tls_resumed_total";
+pub(super) const RESUMED: &str = "ferrio_tls_resumed_total";
 /// Counter {listener, version, cipher}: successful handshakes.
-const CIPHERS: &str = "ferrio_tls_ciphers_total";
+pub(super) const CIPHERS: &str = "ferrio_tls_ciphers_total";
 
 #[cfg(test)]
 mod tests {
