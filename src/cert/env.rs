@@ -2,7 +2,7 @@
 //! sessions with Vault that they share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::vault::Vault;
 
@@ -11,21 +11,24 @@ use super::vault::Vault;
 pub struct Env(Arc<Inner>);
 
 struct Inner {
-    variable: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    lookup: Box<Lookup>,
     vaults: Mutex<Vaults>,
 }
+
+type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// By address, namespace, and where the token comes from.
 type Vaults = HashMap<(String, Option<String>, Option<String>), Weak<Vault>>;
 
 impl Env {
-    /// Of this process.
+    /// Of this process: always the same one.
     pub fn process() -> Self {
-        Self::with(|name| std::env::var(name).ok())
+        static PROCESS: LazyLock<Env> = LazyLock::new(|| Env::with(|name| std::env::var(name).ok()));
+        PROCESS.clone()
     }
 
-    fn with(variable: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Inner { variable: Box::new(variable), vaults: Mutex::default() }))
+    fn with(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner { lookup: Box::new(lookup), vaults: Mutex::default() }))
     }
 
     pub(super) fn vaults(&self) -> MutexGuard<'_, Vaults> {
@@ -34,7 +37,7 @@ impl Env {
 
     /// `None`: not set, or empty.
     pub(super) fn get(&self, name: &str) -> Option<String> {
-        (self.0.variable)(name).filter(|value| !value.is_empty())
+        (self.0.lookup)(name).filter(|value| !value.is_empty())
     }
 
     #[cfg(test)]

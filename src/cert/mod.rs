@@ -14,6 +14,7 @@ mod file;
 mod list;
 mod load;
 mod pair;
+mod report;
 pub mod series;
 mod source;
 mod store;
@@ -33,7 +34,8 @@ pub use blobs::Problem;
 pub use certificate::{Certificate, Facts, Pair};
 pub use env::Env;
 pub use error::{Error, PairError};
-pub use source::{Entry, Report, Source, Validity, start};
+pub use report::{Entry, Report, Validity};
+pub use source::{Source, start};
 pub use store::{Asked, Selection, Store};
 
 /// One entry of `proxy.cs` that a listener refers to.

@@ -1,5 +1,6 @@
 //! Throw-away authorities and certificates for the tests of certificates and TLS.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +11,8 @@ use rcgen::{
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::{CertSource, Certificate, Kind, Pair};
 
@@ -205,6 +208,65 @@ fn params(names: &[&str], from: i64, to: i64) -> CertificateParams {
     params.not_after = time_at!(to);
     params.serial_number = Some(SerialNumber::from(fastrand::u64(1..)));
     params
+}
+
+/// A request as it came, the head in lower case.
+pub(crate) struct Request {
+    pub(crate) method: String,
+    /// With query.
+    pub(crate) path: String,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Request {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+/// Status, more header lines, body. `None`: the connection is closed.
+pub(crate) type Answer = Option<(u16, String, String)>;
+
+/// An HTTP/1.1 server.
+pub(crate) async fn serve(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("in a test");
+    let addr = listener.local_addr().expect("in a test");
+    let answer = Arc::new(answer);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("in a test");
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(stream);
+                while let Some(request) = receive(&mut stream).await {
+                    let Some((status, headers, body)) = answer(&request) else { return };
+                    let text = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len());
+                    if stream.get_mut().write_all(text.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    addr
+}
+
+async fn receive(stream: &mut BufReader<TcpStream>) -> Option<Request> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let mut words = head.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
+    let mut request = Request { method, path, head: head.to_lowercase(), body: String::new() };
+    let length = request.header("content-length").map_or(0, |text| text.parse().expect("in a test"));
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    request.body = String::from_utf8(body).expect("in a test");
+    Some(request)
 }
 
 pub(crate) const DAY: i64 = 24 * 60 * 60;

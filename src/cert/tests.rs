@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
-use super::testing::{Authority, Leaf, config};
+use super::testing::{Authority, Leaf, config, serve};
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -114,65 +114,6 @@ async fn certificates_out_of_their_time_are_served_and_reported() {
     let source = run(Kind::Path { cert: dir.path().into(), client_ca: None }, &Env::of(&[])).await;
     let validity: Vec<_> = source.report().certificates.iter().map(|entry| entry.validity).collect();
     assert_eq!(validity, [Validity::Expired, Validity::NotYet, Validity::Valid]);
-}
-
-/// A request as it came, the head in lower case.
-pub(super) struct Request {
-    pub(super) method: String,
-    /// With query.
-    pub(super) path: String,
-    pub(super) head: String,
-    pub(super) body: String,
-}
-
-impl Request {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
-    }
-}
-
-/// Status, more header lines, body. `None`: the connection is closed.
-pub(super) type Answer = Option<(u16, String, String)>;
-
-/// An HTTP/1.1 server.
-pub(super) async fn serve(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    let answer = Arc::new(answer);
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let answer = answer.clone();
-            tokio::spawn(async move {
-                let mut stream = BufReader::new(stream);
-                while let Some(request) = receive(&mut stream).await {
-                    let Some((status, headers, body)) = answer(&request) else { return };
-                    let text = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len());
-                    if stream.get_mut().write_all(text.as_bytes()).await.is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    addr
-}
-
-async fn receive(stream: &mut BufReader<TcpStream>) -> Option<Request> {
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if stream.read_line(&mut head).await.ok()? == 0 {
-            return None;
-        }
-    }
-    let mut words = head.split(' ').map(str::to_owned);
-    let (method, path) = (words.next()?, words.next()?);
-    let mut request = Request { method, path, head: head.to_lowercase(), body: String::new() };
-    let length = request.header("content-length").map_or(0, |text| text.parse().unwrap());
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.ok()?;
-    request.body = String::from_utf8(body).unwrap();
-    Some(request)
 }
 
 /// A server with files, which notes what it is asked for.
@@ -422,4 +363,53 @@ async fn the_kv_store_of_consul() {
     consul.process.kill().await.unwrap();
     until("an error", async || source.report().error.is_some_and(|error| !error.contains("is empty"))).await;
     assert!(serves(&source, &newer));
+}
+
+/// Many certificates: a change costs what has changed.
+#[tokio::test]
+async fn two_thousand_certificates() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let leaf = |n: usize| authority.leaf(&[&format!("host{n}.test")]);
+    for n in 0..2000 {
+        put(dir.path(), &format!("{n:04}"), &leaf(n));
+    }
+    let source = run(Kind::Path { cert: dir.path().into(), client_ca: None }, &Env::of(&[])).await;
+    until("all of them", async || source.store().certificates().len() == 2000).await;
+    let before = source.store().certificates();
+    let begun = Instant::now();
+    let newer = leaf(77);
+    put(dir.path(), "0077", &newer);
+    until("the change", async || serves(&source, &newer)).await;
+    // Polling every second, and a build without optimisation.
+    assert!(begun.elapsed() < 8 * SECOND, "{:?}", begun.elapsed());
+    let after = source.store().certificates();
+    let same = before.iter().zip(after.iter()).filter(|(a, b)| Arc::ptr_eq(&a.pair, &b.pair)).count();
+    assert_eq!((after.len(), same), (2000, 1999));
+}
+
+#[tokio::test]
+async fn what_is_exported() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let (a, b) = (authority.leaf(&["a.test"]), authority.leaf_valid(&["b.test"], -9, -1));
+    put(dir.path(), "a", &a);
+    put(dir.path(), "b", &b);
+    std::fs::write(dir.path().join("c-key.pem"), "x").unwrap();
+    let source = run(Kind::Path { cert: dir.path().into(), client_ca: None }, &Env::of(&[])).await;
+    metrics::with_local_recorder(&recorder, || source.observe());
+    let text = handle.render();
+    let not_after = Facts::of(a.der()).unwrap().not_after;
+    let name = dir.path().join("a-cert.pem").display().to_string();
+    for line in [
+        "ferrio_cert_certificates{source=\"test\"} 2".to_owned(),
+        "ferrio_cert_invalid{source=\"test\"} 1".to_owned(),
+        "ferrio_cert_problems{source=\"test\"} 1".to_owned(),
+        "ferrio_cert_source_up{source=\"test\"} 1".to_owned(),
+        format!("ferrio_cert_not_after_timestamp_seconds{{source=\"test\",name=\"{name}\"}} {not_after}"),
+    ] {
+        assert!(text.lines().any(|have| have == line), "no {line} in\n{text}");
+    }
 }

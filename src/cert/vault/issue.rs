@@ -2,7 +2,7 @@
 //!
 //! Handshakes wait for the answer on the data plane; everything else happens here, on the control plane. What strangers can
 //! cause is bounded: names are checked, one call is made per name, refusals are remembered, and names that nobody asks for
-//! any more are forgotten instead of renewed.
+//! during the life of a certificate are forgotten instead of renewed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::{Vault, encoded};
 use crate::cert::certificate::{Certificate, Pair};
 use crate::cert::error::Error;
-use crate::cert::source::Shared;
+use crate::cert::report::Shared;
 use crate::cert::store::now;
 
 /// The side of the data plane.

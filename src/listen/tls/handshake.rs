@@ -89,7 +89,8 @@ impl From<io::Error> for AcceptError {
 }
 
 impl Acceptor {
-    /// Makes a TLS connection out of a connection. `local` is our address that the client connected to.
+    /// Makes a TLS connection out of a connection. `local` is our address that the client connected to, `limit` the time
+    /// for all of it (see [`super::handshake_limit`]).
     ///
     /// Bytes that came with a PROXY header are part of `stream` (see [`crate::net::Rewind`]).
     pub async fn accept<IO>(

@@ -325,7 +325,7 @@ async fn strictmatch_refuses_with_an_alert() {
             result.expect(name);
             outcome.expect(name);
         } else {
-            let text = result.err().expect(name).to_string();
+            let text = result.expect_err(name).to_string();
             assert!(text.contains("UnrecognisedName"), "{name}: {text}");
             assert!(matches!(outcome, Err(AcceptError::NoCertificate(_))), "{name}");
         }
@@ -460,7 +460,7 @@ async fn too_many_handshakes_are_turned_away() {
     };
     let pending = server.acceptor.clone();
     until("three of them", async || pending.pending.load(std::sync::atomic::Ordering::Relaxed) == 3).await;
-    server.connect(&anybody(), "a.test").await.err().expect("turned away");
+    server.connect(&anybody(), "a.test").await.expect_err("turned away");
     assert!(matches!(server.outcome().await, Err(AcceptError::Busy)));
     drop(slow);
     until("the end of them", async || pending.pending.load(std::sync::atomic::Ordering::Relaxed) == 0).await;
@@ -621,7 +621,7 @@ async fn a_listed_client_is_no_authority() {
     let version = &rustls::version::TLS13;
     let (server, _source) = demanding(&file, Demand::Required, Some("somebody else")).await;
     server.connect(&showing(Some(&client), version), "a.test").await.unwrap();
-    server.connect(&showing(Some(&signed), version), "a.test").await.err().expect("refused");
+    server.connect(&showing(Some(&signed), version), "a.test").await.expect_err("refused");
     // Unless the operator says so.
     let (server, _source) = demanding(&file, Demand::Required, Some("client.test")).await;
     server.connect(&showing(Some(&signed), version), "a.test").await.unwrap();
@@ -673,7 +673,7 @@ async fn revoked_clients_are_refused_also_with_a_ticket() {
         std::fs::write(&file, format!("{both}{}", ours.revoke(bad_leaf))).unwrap();
         until("the list", async || source.authorities().unwrap().generation() > before).await;
         server.connect(&good, "a.test").await.unwrap();
-        server.connect(&bad, "a.test").await.err().expect("revoked");
+        server.connect(&bad, "a.test").await.expect_err("revoked");
         // An authority without a list.
         server.connect(&showing(Some(&foreign), version), "a.test").await.unwrap();
 
@@ -682,10 +682,46 @@ async fn revoked_clients_are_refused_also_with_a_ticket() {
         std::fs::write(&file, "broken").unwrap();
         tokio::time::sleep(Duration::from_millis(200)).await;
         server.connect(&good, "a.test").await.unwrap();
-        server.connect(&bad, "a.test").await.err().expect("still revoked");
+        server.connect(&bad, "a.test").await.expect_err("still revoked");
         assert_eq!(source.authorities().unwrap().generation(), before);
         std::fs::write(&file, &both).unwrap();
         until("the end of the list", async || source.authorities().unwrap().generation() > before).await;
         server.connect(&bad, "a.test").await.unwrap();
+    }
+}
+
+/// A stand-in for Vault's PKI engine, which answers as its API documentation says.
+#[tokio::test]
+async fn certificates_are_issued_during_the_handshake() {
+    let authority = Authority::new("vault");
+    let addr = cert::testing::serve(move |request| {
+        let (status, body) = match request.path.as_str() {
+            "/v1/sys/wrapping/unwrap" => (400, serde_json::json!({ "errors": ["wrapping token is not valid"] })),
+            "/v1/auth/token/lookup-self" => (200, serde_json::json!({ "data": { "ttl": 0, "expire_time": null } })),
+            "/v1/pki/issue/web" if request.body.contains("good") => {
+                let body: serde_json::Value = serde_json::from_str(&request.body).unwrap();
+                let leaf = authority.leaf(&[body["common_name"].as_str().unwrap()]);
+                let data = serde_json::json!({ "certificate": leaf.cert, "private_key": leaf.key });
+                (200, serde_json::json!({ "data": data }))
+            }
+            _ => (400, serde_json::json!({ "errors": ["common name not allowed by this role"] })),
+        };
+        Some((status, String::new(), body.to_string()))
+    })
+    .await;
+    let kind = cert::Kind::VaultPki { cert: "pki/issue/web".into(), client_ca: None };
+    let env = Env::of(&[("VAULT_ADDR", &format!("http://{addr}")), ("VAULT_TOKEN", "plain")]);
+    let source = cert::start(&cert::testing::config(kind), &env).await.unwrap();
+    let mut server = Server::new(&listener(), source.store()).await;
+    let any = anybody();
+    for name in ["good.test", "Good.test", "also.good.test"] {
+        let shown = server.served(&any, name).await.expect(name);
+        assert_eq!(cert::Facts::of(&shown).unwrap().names, [name.to_lowercase()]);
+        server.outcome().await.unwrap();
+    }
+    assert_eq!(source.report().certificates.len(), 2);
+    for (name, alert) in [("bad.test", "InternalError"), ("127.0.0.1", "UnrecognisedName")] {
+        let text = server.connect(&any, name).await.expect_err(name).to_string();
+        assert!(text.contains(alert), "{name}: {text}");
     }
 }
