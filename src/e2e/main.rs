@@ -3,4 +3,7 @@
 #[path = "../testing/mod.rs"]
 mod testing;
 
+mod headers;
+mod proxy;
+mod routing;
 mod vocabulary;
