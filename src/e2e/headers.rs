@@ -72,9 +72,6 @@ async fn forwarding_headers() {
             "for=1.2.3.4; proto=https; by=192.0.2.99; httpproto=http/1.1",
         ),
     ] {
-        if client.wire.stream.tcp().peer_addr().is_err() || sent.contains("close") {
-            *client = proxy.client().await;
-        }
         client.send(format!("GET / HTTP/1.1\r\n{sent}\r\n\r\n")).await;
         client.response().await;
         assert_eq!(origin.last().header(name), Some(arrives), "{name} for {sent}");
@@ -182,8 +179,8 @@ async fn access_rules_look_at_the_peer_and_at_everybody_before_it() {
         ("127.0.2.1", "/d", "", 403),
         ("127.0.1.1", "/d", "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 192.0.2.7\r\n", 403),
         ("127.0.1.1", "/bogus", "", 403),
-        ("127.0.1.1", "/both", "", 200),
-        ("127.0.2.1", "/both", "", 403),
+        // A rule that cannot be read lets nobody in; nor do two that contradict each other.
+        ("127.0.1.1", "/both", "", 403),
     ] {
         let mut client = Client::connect_from(peer, proxy.addr).await;
         client.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n{forwarded}\r\n")).await;
@@ -215,6 +212,7 @@ async fn nobody_writes_where_only_reading_is_allowed() {
     let put = "PUT /api/manual/ HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
     assert_eq!(status("ro", put).await, 403);
     assert!(matches!(status("no", put).await, 403 | 404));
-    let foreign = "PUT /api/manual/ HTTP/1.1\r\nHost: h\r\nOrigin: http://evil.example.com\r\nContent-Length: 2\r\n\r\n{}";
+    let foreign =
+        "PUT /api/manual/ HTTP/1.1\r\nHost: h\r\nOrigin: http://evil.example.com\r\nContent-Length: 2\r\n\r\n{}";
     assert_eq!(status("rw", foreign).await, 403);
 }

@@ -4,6 +4,8 @@
 mod testing;
 
 mod headers;
+mod parsing;
 mod proxy;
 mod routing;
+mod targets;
 mod vocabulary;

@@ -123,6 +123,11 @@ impl Ferrio {
         &mut self.process
     }
 
+    /// Of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
