@@ -3,4 +3,9 @@
 #[path = "../testing/mod.rs"]
 mod testing;
 
+mod headers;
+mod parsing;
+mod proxy;
+mod routing;
+mod targets;
 mod vocabulary;

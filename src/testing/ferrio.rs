@@ -13,6 +13,7 @@ pub(crate) struct Setup {
     properties: String,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    files: Vec<(String, String)>,
     /// Taken from `proxy.addr` and `ui.addr`: all of them must accept before it counts as started.
     listeners: Vec<SocketAddr>,
 }
@@ -20,7 +21,14 @@ pub(crate) struct Setup {
 impl Setup {
     /// `program` is `env!("CARGO_BIN_EXE_ferrio")`, which only a whole-program test can name.
     pub(crate) fn new(program: impl Into<PathBuf>) -> Setup {
-        Setup { program: program.into(), properties: String::new(), args: vec![], env: vec![], listeners: vec![] }
+        Setup {
+            program: program.into(),
+            properties: String::new(),
+            args: vec![],
+            env: vec![],
+            files: vec![],
+            listeners: vec![],
+        }
     }
 
     /// One line of the properties file.
@@ -46,11 +54,20 @@ impl Setup {
         self
     }
 
+    /// A file in its working directory.
+    pub(crate) fn file(mut self, name: &str, text: &str) -> Setup {
+        self.files.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
     /// Starts it without waiting for anything.
     pub(crate) fn spawn(self) -> Ferrio {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("fabio.properties");
         std::fs::write(&file, &self.properties).expect("a file in an own directory");
+        for (name, text) in &self.files {
+            std::fs::write(dir.path().join(name), text).expect("a file in an own directory");
+        }
         let mut args = vec!["-cfg".to_owned(), file.to_string_lossy().into_owned()];
         args.extend(self.args);
         let env: Vec<(&str, &str)> = self.env.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
@@ -76,16 +93,25 @@ pub(crate) struct Ferrio {
 impl Ferrio {
     /// Waits until every listener accepts; panics with its output when it ends before.
     pub(crate) async fn listening(&mut self) {
+        if let Err(ended) = self.try_listening().await {
+            panic!("{ended}");
+        }
+    }
+
+    /// As `listening`, but gives its output when it ends before.
+    pub(crate) async fn try_listening(&mut self) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
         for addr in self.listeners.clone() {
             while tokio::net::TcpStream::connect(addr).await.is_err() {
                 if let Some(status) = self.process.exited() {
-                    panic!("ended with {status} instead of listening on {addr}:\n{}", self.process.said());
+                    let said = self.process.said();
+                    return Err(format!("ended with {status} instead of listening on {addr}:\n{said}"));
                 }
                 assert!(Instant::now() < end, "does not listen on {addr}:\n{}", self.process.said());
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
+        Ok(())
     }
 
     /// Its working directory, the properties file among what is there.
@@ -95,6 +121,11 @@ impl Ferrio {
 
     pub(crate) fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// Of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -72,6 +72,7 @@ enum Step {
     Gate(Gate),
     Close,
     CloseIdle(Duration),
+    ResetIdle(Duration),
     Reset,
     Hang,
     Echo,
@@ -188,6 +189,12 @@ impl Script {
         self
     }
 
+    /// As [`Script::close_idle`], with a RST.
+    pub(crate) fn reset_idle(mut self, after: Duration) -> Script {
+        self.steps.push(Step::ResetIdle(after));
+        self
+    }
+
     /// Everything before what it has so far: waits.
     pub(crate) fn after(mut self, time: Duration) -> Script {
         self.steps.insert(0, Step::Wait(time));
@@ -211,6 +218,8 @@ struct Shared {
     /// By path without query.
     scripts: Mutex<HashMap<String, Script>>,
     otherwise: Mutex<Script>,
+    /// By path; gone when used.
+    once: Mutex<HashMap<String, Script>>,
     seen: Mutex<Vec<Seen>>,
     accepted: AtomicUsize,
     open: AtomicUsize,
@@ -240,6 +249,7 @@ impl Origin {
         let shared = Arc::new(Shared {
             scripts: Mutex::default(),
             otherwise: Mutex::new(reply(200, &[], name)),
+            once: Mutex::default(),
             seen: Mutex::default(),
             accepted: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
@@ -265,6 +275,11 @@ impl Origin {
     /// Requests for this path, any query.
     pub(crate) fn on(&self, path: &str, script: Script) {
         self.shared.scripts.lock().unwrap().insert(path.to_owned(), script);
+    }
+
+    /// The next request for this path.
+    pub(crate) fn once(&self, path: &str, script: Script) {
+        self.shared.once.lock().unwrap().insert(path.to_owned(), script);
     }
 
     /// Requests for which there is no script by path.
@@ -362,7 +377,8 @@ async fn connection(
         };
         let Some(head) = head else { return Ok(()) };
         let path = head.word(1).split('?').next().unwrap_or_default();
-        let script = shared.scripts.lock().unwrap().get(path).cloned();
+        let script = shared.once.lock().unwrap().remove(path);
+        let script = script.or_else(|| shared.scripts.lock().unwrap().get(path).cloned());
         let script = script.unwrap_or_else(|| shared.otherwise.lock().unwrap().clone());
         let expects = head.one("expect").is_some_and(|v| v.eq_ignore_ascii_case("100-continue"));
         if expects && !script.early {
@@ -401,6 +417,10 @@ async fn perform(wire: &mut Wire, script: Script, bodiless: bool) -> std::io::Re
                 return Ok(Then::Close);
             }
             Step::CloseIdle(after) => idle = Some(after),
+            Step::ResetIdle(after) => {
+                wire.stream.reset_on_drop();
+                idle = Some(after);
+            }
             Step::Reset => {
                 wire.stream.reset_on_drop();
                 return Ok(Then::Close);

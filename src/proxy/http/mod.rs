@@ -96,6 +96,8 @@ impl Client {
         let snapshot = worker.live.load();
         let cleaned = path::clean(request.uri().path());
         let tls = self.peer.tls.is_some();
+        // `h:` is `h` (RFC 3986, section 3.2.3).
+        let host = host.strip_suffix(':').unwrap_or(host);
         if let Some(plan) = self.try_host(&snapshot, request, host, &cleaned, tls) {
             return plan;
         }
