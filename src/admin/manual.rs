@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -51,6 +51,10 @@ pub(super) async fn read(state: &State, suffix: &str, query: Option<&str>) -> An
 pub(super) async fn write(state: &State, suffix: &str, request: Request<Incoming>) -> Answer {
     if !origin::is_ours(request.headers()) {
         return error(StatusCode::FORBIDDEN, "Forbidden: the request comes from a page of another site");
+    }
+    // Said at once, where the length is known: the client may be waiting for a word before it sends.
+    if request.body().size_hint().lower() > BODY_MAX as u64 {
+        return error(StatusCode::PAYLOAD_TOO_LARGE, "request body too large");
     }
     let force = target::value(request.uri().query(), "force") == Some("true");
     let body = match timeout(BODY_TIMEOUT, Limited::new(request.into_body(), BODY_MAX).collect()).await {

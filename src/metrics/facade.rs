@@ -41,15 +41,15 @@ mod tests {
     #[test]
     fn recorded_series_are_rendered_with_their_help() {
         let handle = handle();
-        ::metrics::counter!(names::CONSUL_ERRORS, "call" => "facade-test").increment(2);
-        ::metrics::histogram!(names::TABLE_BUILD).record(0.003);
+        ::metrics::counter!(names::REGISTRY_ERRORS, "source" => "facade-test").increment(2);
+        ::metrics::histogram!("facade_test_seconds").record(0.003);
         handle.run_upkeep();
         let text = handle.render();
         for line in [
-            "# HELP ferrio_consul_errors_total Failed calls to Consul.",
-            "# TYPE ferrio_consul_errors_total counter",
-            "ferrio_consul_errors_total{call=\"facade-test\"} 2",
-            "# TYPE ferrio_table_build_seconds histogram",
+            "# HELP ferrio_registry_errors_total Failed reads of a route source.",
+            "# TYPE ferrio_registry_errors_total counter",
+            "ferrio_registry_errors_total{source=\"facade-test\"} 2",
+            "# TYPE facade_test_seconds histogram",
         ] {
             assert!(text.lines().any(|l| l == line), "no {line:?} in\n{text}");
         }

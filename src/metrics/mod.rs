@@ -3,7 +3,7 @@
 //! Two kinds of series. fabio's families are counted here, in atomics that each worker has for itself, because a request
 //! must not wait for a lock, series of targets must disappear with their target, and a histogram must not keep samples.
 //! Everything else is recorded by the control plane through the `metrics` facade with a name of [`names`]:
-//! `metrics::counter!(names::CONSUL_ERRORS, "call" => "kv").increment(1)`. The facade takes locks: never on a worker.
+//! `metrics::counter!(names::REGISTRY_ERRORS, "source" => "kv").increment(1)`. The facade takes locks: never on a worker.
 //!
 //! Exporters read; nothing is pushed into them. An exporter to come reads the same series through [`Metrics`].
 

@@ -32,24 +32,40 @@ pub const TCP_SNI_CONN_FAIL: &str = "tcp_sni.connfail";
 /// As `tcp.noroute`.
 pub const TCP_SNI_NO_ROUTE: &str = "tcp_sni.noroute";
 
-/// Counter {call}: failed calls to Consul.
-pub const CONSUL_ERRORS: &str = "ferrio_consul_errors_total";
-/// Counter {call}: answered calls to Consul.
-pub const CONSUL_CALLS: &str = "ferrio_consul_calls_total";
-/// Gauge {source}: 1 while the last read of a route source succeeded.
-pub const SOURCE_UP: &str = "ferrio_registry_source_up";
-/// Gauge {source}: seconds since a route source answered last.
-pub const SOURCE_AGE: &str = "ferrio_registry_source_age_seconds";
+/// Counter {source}: failed reads of a route source.
+pub const REGISTRY_ERRORS: &str = "ferrio_registry_errors_total";
+/// Gauge {source}: 1 while a route source does not answer.
+pub const REGISTRY_FAILING: &str = "ferrio_registry_failing";
 /// Gauge: tags and lines that could not be used.
-pub const REJECTS: &str = "ferrio_registry_rejects";
-/// Gauge: routes of the table.
-pub const TABLE_ROUTES: &str = "ferrio_table_routes";
-/// Gauge: targets of the table.
-pub const TABLE_TARGETS: &str = "ferrio_table_targets";
+pub const REGISTRY_REJECTS: &str = "ferrio_registry_rejects";
 /// Counter: published tables.
-pub const TABLE_CHANGES: &str = "ferrio_table_changes_total";
-/// Histogram: seconds to build and publish a table.
-pub const TABLE_BUILD: &str = "ferrio_table_build_seconds";
+pub const REGISTRY_UPDATES: &str = "ferrio_registry_updates_total";
+/// Gauge: seconds to build the last table.
+pub const REGISTRY_BUILD_SECONDS: &str = "ferrio_registry_build_seconds";
+/// Gauge: routes of the table.
+pub const REGISTRY_ROUTES: &str = "ferrio_registry_routes";
+/// Gauge: targets of the table.
+pub const REGISTRY_TARGETS: &str = "ferrio_registry_targets";
+/// Gauge {source, name}: end of validity of a certificate, seconds since 1970. NaN: not served any more.
+pub const CERT_NOT_AFTER: &str = "ferrio_cert_not_after_timestamp_seconds";
+/// Gauge {source}: certificates that are served.
+pub const CERT_CERTIFICATES: &str = "ferrio_cert_certificates";
+/// Gauge {source}: served certificates that are expired or not yet valid.
+pub const CERT_INVALID: &str = "ferrio_cert_invalid";
+/// Gauge {source}: pairs that cannot be used.
+pub const CERT_PROBLEMS: &str = "ferrio_cert_problems";
+/// Gauge {source}: 1 while the last read of a certificate source succeeded.
+pub const CERT_SOURCE_UP: &str = "ferrio_cert_source_up";
+/// Gauge {source}: seconds since a certificate source was read successfully.
+pub const CERT_SOURCE_AGE: &str = "ferrio_cert_source_age_seconds";
+/// Counter {source}: failed reads of a certificate source.
+pub const CERT_SOURCE_ERRORS: &str = "ferrio_cert_source_errors_total";
+/// Counter {listener, result}: TLS handshakes.
+pub const TLS_HANDSHAKES: &str = "ferrio_tls_handshakes_total";
+/// Counter {listener}: TLS sessions that were resumed.
+pub const TLS_RESUMED: &str = "ferrio_tls_resumed_total";
+/// Counter {listener, version, cipher}: successful TLS handshakes.
+pub const TLS_CIPHERS: &str = "ferrio_tls_ciphers_total";
 /// Counter: targets that share a series because there are too many label sets.
 pub const SERIES_OVERFLOW: &str = "ferrio_metrics_series_overflow_total";
 
@@ -69,15 +85,27 @@ pub enum Kind {
 
 /// Our own series with their help texts.
 pub const OWN: &[Own] = &[
-    Own { name: CONSUL_ERRORS, kind: Kind::Counter, help: "Failed calls to Consul." },
-    Own { name: CONSUL_CALLS, kind: Kind::Counter, help: "Answered calls to Consul." },
-    Own { name: SOURCE_UP, kind: Kind::Gauge, help: "1 while the last read of the route source succeeded." },
-    Own { name: SOURCE_AGE, kind: Kind::Gauge, help: "Seconds since the route source answered last." },
-    Own { name: REJECTS, kind: Kind::Gauge, help: "Route tags and override lines that could not be used." },
-    Own { name: TABLE_ROUTES, kind: Kind::Gauge, help: "Routes of the table." },
-    Own { name: TABLE_TARGETS, kind: Kind::Gauge, help: "Targets of the table." },
-    Own { name: TABLE_CHANGES, kind: Kind::Counter, help: "Published tables." },
-    Own { name: TABLE_BUILD, kind: Kind::Histogram, help: "Seconds to build and publish a table." },
+    Own { name: REGISTRY_ERRORS, kind: Kind::Counter, help: "Failed reads of a route source." },
+    Own { name: REGISTRY_FAILING, kind: Kind::Gauge, help: "1 while the route source does not answer." },
+    Own { name: REGISTRY_REJECTS, kind: Kind::Gauge, help: "Route tags and override lines that could not be used." },
+    Own { name: REGISTRY_UPDATES, kind: Kind::Counter, help: "Published routing tables." },
+    Own { name: REGISTRY_BUILD_SECONDS, kind: Kind::Gauge, help: "Seconds to build the last routing table." },
+    Own { name: REGISTRY_ROUTES, kind: Kind::Gauge, help: "Routes of the table." },
+    Own { name: REGISTRY_TARGETS, kind: Kind::Gauge, help: "Targets of the table." },
+    Own { name: CERT_NOT_AFTER, kind: Kind::Gauge, help: "End of validity of a certificate, seconds since 1970." },
+    Own { name: CERT_CERTIFICATES, kind: Kind::Gauge, help: "Certificates that are served." },
+    Own { name: CERT_INVALID, kind: Kind::Gauge, help: "Served certificates that are expired or not yet valid." },
+    Own { name: CERT_PROBLEMS, kind: Kind::Gauge, help: "Certificate pairs that cannot be used." },
+    Own { name: CERT_SOURCE_UP, kind: Kind::Gauge, help: "1 while the last read of the certificate source succeeded." },
+    Own {
+        name: CERT_SOURCE_AGE,
+        kind: Kind::Gauge,
+        help: "Seconds since the certificate source was read successfully.",
+    },
+    Own { name: CERT_SOURCE_ERRORS, kind: Kind::Counter, help: "Failed reads of the certificate source." },
+    Own { name: TLS_HANDSHAKES, kind: Kind::Counter, help: "TLS handshakes." },
+    Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
+    Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },
     Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
 ];
 
@@ -109,6 +137,7 @@ pub fn family(prefix: &str, subsystem: &str, name: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -151,5 +180,29 @@ mod tests {
             assert!(!own.help.is_empty(), "{}", own.name);
         }
         assert!(seen.len() >= 10);
+    }
+
+    /// A name that stands somewhere else only would have no help, and nobody would find it.
+    #[test]
+    fn every_own_name_in_the_source_is_listed() {
+        let known: Vec<_> = OWN.iter().map(|own| own.name).collect();
+        let pattern = regex::Regex::new("\"(ferrio_[a-z0-9_]+)\"").unwrap();
+        let mut folders = vec![std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")];
+        let mut seen = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    for name in pattern.captures_iter(&text).filter_map(|found| found.get(1)) {
+                        seen += 1;
+                        assert!(known.contains(&name.as_str()), "{} in {}", name.as_str(), path.display());
+                    }
+                }
+            }
+        }
+        assert!(seen >= OWN.len(), "{seen}");
     }
 }
