@@ -15,13 +15,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use super::audit::Audit;
+use super::doubt::Doubt;
 use super::health::Rules;
 use super::hold::Hold;
+use super::instances::Instances;
 use super::lists::{self, Checks, Names, Prints};
 use crate::consul::{Answer, Client, Consistency, Entry, Error, Failure, Keys, Mode, Read, Seen, Step, Watch};
 use crate::registry::publish::Feed;
 use crate::registry::status::Source;
-use crate::route::Instance;
 
 type Name = Arc<str>;
 
@@ -48,6 +50,9 @@ pub(super) struct Services {
     setup: Setup,
     names: Option<Names>,
     checks: Option<Checks>,
+    checks_index: u64,
+    /// Services that were read newer than the last list of checks, and how new.
+    ahead: HashMap<Name, u64>,
     /// Every service with a route tag.
     known: HashMap<Name, Known>,
     generation: u64,
@@ -67,8 +72,13 @@ pub(super) struct Services {
     /// When the names were first known.
     started: Option<Instant>,
     announced: bool,
-    doubt: Doubt,
+    /// Whether the lists seem to leave things out.
+    names_doubt: Doubt,
+    checks_doubt: Doubt,
     audit: Audit,
+    auditing: bool,
+    /// When the list of nodes was refused: all services are read instead.
+    no_nodes: Option<Instant>,
     /// Watches that wait until what they reported is read.
     waiting: Vec<(Instant, oneshot::Sender<()>)>,
 }
@@ -95,52 +105,11 @@ struct Known {
     trusted: bool,
     /// It was read at least once.
     read: bool,
+    /// When the last read began that was answered.
+    asked: Option<Instant>,
     failures: u32,
     /// Answers in a row without any instance although the names list the service.
     blank: u32,
-}
-
-/// Signs that Consul leaves out what the token may not see. Each tells of a list that suddenly lacks what is always there.
-#[derive(Default)]
-struct Doubt {
-    names: bool,
-    checks: bool,
-    /// `X-Consul-Results-Filtered-By-ACLs` as it was in good times.
-    names_filtered: Option<bool>,
-    checks_filtered: Option<bool>,
-}
-
-impl Audit {
-    /// Takes a share of time.
-    fn spend(&mut self, now: Instant, time: Duration) {
-        self.free = Some(self.free.map_or(now, |at| at.max(now)) + time);
-    }
-}
-
-impl Doubt {
-    fn any(&self) -> bool {
-        self.names || self.checks
-    }
-}
-
-/// The search for changes that no list shows.
-#[derive(Default)]
-struct Audit {
-    /// Indexes of moves of the names that nothing explained yet, and when the last came.
-    moves: Vec<u64>,
-    moved: Option<Instant>,
-    /// A move was not explained.
-    wanted: bool,
-    /// A move was explained, but may have hidden another one.
-    later: Option<Instant>,
-    running: bool,
-    /// Until when the share of time for audits is used up. A few in a row are allowed before that.
-    free: Option<Instant>,
-    /// Indexes of the latest reads, and of the last list of checks with a change.
-    reads: VecDeque<u64>,
-    checks: u64,
-    /// When the list of nodes was refused: all services are read instead.
-    refused: Option<Instant>,
 }
 
 enum Event {
@@ -149,7 +118,7 @@ enum Event {
 }
 
 enum Done {
-    Read(Name, u64, Result<Answer<Vec<Entry>>, Error>),
+    Read(Name, u64, Instant, Result<Answer<Vec<Entry>>, Error>),
     Audit(Result<Answer<Prints>, Error>),
 }
 
@@ -159,6 +128,8 @@ impl Services {
             setup,
             names: None,
             checks: None,
+            checks_index: 0,
+            ahead: HashMap::new(),
             known: HashMap::new(),
             generation: 0,
             queue: VecDeque::new(),
@@ -172,8 +143,11 @@ impl Services {
             blank: HashSet::new(),
             started: None,
             announced: false,
-            doubt: Doubt::default(),
+            names_doubt: Doubt::default(),
+            checks_doubt: Doubt::default(),
             audit: Audit::default(),
+            auditing: false,
+            no_nodes: None,
             waiting: Vec::new(),
         }
     }
@@ -200,7 +174,7 @@ impl Services {
                     None => return,
                 },
                 Some(done) = self.running.join_next(), if !self.running.is_empty() => match done {
-                    Ok(Done::Read(name, generation, answer)) => self.on_read(name, generation, answer),
+                    Ok(Done::Read(name, generation, asked, answer)) => self.on_read(&name, generation, asked, answer),
                     Ok(Done::Audit(answer)) => self.on_audit(answer),
                     Err(_) => return,
                 },
@@ -230,16 +204,17 @@ impl Services {
         self.look_for_hidden(now);
         self.start_reads();
         let idle = self.is_idle();
-        self.waiting.retain(|(until, _)| !idle && *until > now);
+        let settled = idle && self.audit.settles(self.setup.poll).is_none();
+        self.waiting.retain(|(until, _)| !settled && *until > now);
         let complete = self.names_well && self.checks_well && idle;
-        let changed = self.hold.judge(now, complete, self.doubt.any());
+        let changed = self.hold.judge(now, complete, self.is_doubtful());
         self.setup.feed.services(changed);
         self.announce(now);
     }
 
     /// Nothing is to be read but what failed.
     fn is_idle(&self) -> bool {
-        self.reading == 0 && self.queue.is_empty() && !self.audit.running
+        self.reading == 0 && self.queue.is_empty() && !self.auditing
     }
 
     /// The first table may be built once every service was read; one that cannot be read is waited for a little.
@@ -272,8 +247,11 @@ impl Services {
         if !self.announced && self.started.is_some() {
             sooner(now + Duration::from_millis(250));
         }
-        if let Some(audit) = self.next_audit(now) {
-            sooner(audit.max(now + Duration::from_millis(1)));
+        if self.is_idle() {
+            let audit = self.audit.due(now).filter(|_| self.may_audit());
+            for at in [self.audit.settles(self.setup.poll), audit].into_iter().flatten() {
+                sooner(at.max(now + Duration::from_millis(1)));
+            }
         }
         at
     }
@@ -296,12 +274,9 @@ impl Services {
         self.names_well = true;
         self.setup.sources.names.good(seen.index);
         let names = seen.value.unwrap_or_default();
-        let lacks = self.names.as_ref().is_some_and(|old| old.consul) && !names.consul;
-        let doubt = is_doubtful(self.doubt.names, lacks, &mut self.doubt.names_filtered, seen.filtered, || {
-            self.names.as_ref().is_some_and(|old| names.tagged.len() * 2 < old.tagged.len())
-        });
-        self.set_doubt(doubt, self.doubt.checks);
-        let trusted = Self::is_trusted(seen.step, seen.after_failures) && !doubt;
+        let doubt = self.names_doubt.look(names.consul, names.tagged.len(), seen.filtered);
+        self.on_doubt();
+        let trusted = self.is_trusted(seen.step, seen.after_failures) && !doubt;
         let old = self.names.take().unwrap_or_default();
         for name in lists::changed(&old.tagged, &names.tagged) {
             if names.tagged.contains_key(name) {
@@ -310,19 +285,18 @@ impl Services {
                 self.forget(name, trusted);
             }
         }
-        // What is always there counts as seen once and for all.
-        self.names = Some(Names { consul: names.consul || old.consul, ..names });
-        self.started.get_or_insert_with(Instant::now);
+        self.names = Some(names);
+        let now = Instant::now();
+        self.started.get_or_insert(now);
         match seen.step {
-            Step::Moved => {
-                self.audit.moves.push(seen.index);
-                self.audit.moved = Some(Instant::now());
-            }
-            Step::Missing => self.audit.later = self.audit.later.or(Some(Instant::now() + LATER)),
-            Step::Reset => self.audit.wanted = true,
+            Step::Moved => self.audit.names_moved(now, seen.index),
+            Step::Missing => self.audit.want_later(now),
+            Step::Reset => self.audit.want(),
             Step::First | Step::Same => {}
         }
-        self.audit.wanted |= seen.after_failures > 0 || self.audit.moves.len() > 16;
+        if seen.after_failures > 0 {
+            self.audit.want();
+        }
     }
 
     fn on_checks(&mut self, seen: Result<Seen<Checks>, Failure>) {
@@ -338,12 +312,9 @@ impl Services {
         self.checks_well = true;
         self.setup.sources.checks.good(seen.index);
         let checks = seen.value.unwrap_or_default();
-        let lacks = self.checks.as_ref().is_some_and(|old| old.serf) && !checks.serf;
-        let doubt = is_doubtful(self.doubt.checks, lacks, &mut self.doubt.checks_filtered, seen.filtered, || {
-            self.checks.as_ref().is_some_and(|old| checks.services.len() * 2 < old.services.len())
-        });
-        self.set_doubt(self.doubt.names, doubt);
-        let trusted = Self::is_trusted(seen.step, seen.after_failures) && !doubt;
+        let doubt = self.checks_doubt.look(checks.serf, checks.services.len(), seen.filtered);
+        self.on_doubt();
+        let trusted = self.is_trusted(seen.step, seen.after_failures) && !doubt;
         if let Some(old) = self.checks.take() {
             let mut any = false;
             for name in lists::changed(&old.services, &checks.services) {
@@ -360,16 +331,24 @@ impl Services {
                 }
             }
             if any {
-                self.audit.checks = seen.index;
+                self.audit.checks_changed(seen.index);
             }
-            self.checks = Some(Checks { serf: checks.serf || old.serf, ..checks });
-        } else {
-            self.checks = Some(checks);
+        }
+        self.checks = Some(checks);
+        self.checks_index = seen.index;
+        // What was read between two states that are equal is in neither list.
+        for (name, index) in std::mem::take(&mut self.ahead) {
+            if seen.index != index {
+                self.mark_known(&name, trusted);
+            }
         }
     }
 
     /// A loss that such an answer shows is one that really happened just now.
-    fn is_trusted(step: Step, after_failures: u32) -> bool {
+    fn is_trusted(&mut self, step: Step, after_failures: u32) -> bool {
+        if step == Step::Reset {
+            self.hold.suspect();
+        }
         after_failures == 0 && matches!(step, Step::Moved | Step::Same | Step::Missing)
     }
 
@@ -379,17 +358,18 @@ impl Services {
         }
     }
 
-    fn set_doubt(&mut self, names: bool, checks: bool) {
-        let before = self.doubt.any();
-        (self.doubt.names, self.doubt.checks) = (names, checks);
-        if self.doubt.any() != before {
-            if self.doubt.any() {
-                self.hold.suspect();
-            }
-            let warning = "Consul suddenly leaves out what was always there; probably the ACL token lost a permission \
-                           (node_prefix and service_prefix need read). Keeping the last known routes";
-            self.setup.sources.names.warn(self.doubt.any().then(|| warning.to_owned()));
+    fn is_doubtful(&self) -> bool {
+        self.names_doubt.is_active() || self.checks_doubt.is_active()
+    }
+
+    fn on_doubt(&mut self) {
+        let doubtful = self.is_doubtful();
+        if doubtful {
+            self.hold.suspect();
         }
+        let warning = "Consul suddenly leaves out what was always there; probably the ACL token lost a permission \
+                       (node_prefix and service_prefix need read). Keeping the last known routes";
+        self.setup.sources.names.warn(doubtful.then(|| warning.to_owned()));
     }
 
     /// A service with route tags has to be read.
@@ -449,15 +429,16 @@ impl Services {
             self.reading += 1;
             let (client, generation) = (self.setup.client.clone(), known.generation);
             self.running.spawn(async move {
+                let asked = Instant::now();
                 let answer = client.service(&name).await;
-                Done::Read(name, generation, answer)
+                Done::Read(name, generation, asked, answer)
             });
         }
     }
 
-    fn on_read(&mut self, name: Name, generation: u64, answer: Result<Answer<Vec<Entry>>, Error>) {
+    fn on_read(&mut self, name: &Name, generation: u64, asked: Instant, answer: Result<Answer<Vec<Entry>>, Error>) {
         self.reading -= 1;
-        let Some(known) = self.known.get_mut(&name).filter(|k| k.generation == generation) else { return };
+        let Some(known) = self.known.get_mut(name).filter(|k| k.generation == generation) else { return };
         known.reading = false;
         let answer = match answer {
             Ok(answer) => answer,
@@ -474,9 +455,14 @@ impl Services {
         self.setup.sources.reads.good(answer.index);
         self.unread -= usize::from(!std::mem::replace(&mut known.read, true));
         known.failures = 0;
+        known.asked = Some(asked);
+        self.audit.service_read(answer.index);
+        if answer.index > self.checks_index {
+            self.ahead.insert(name.clone(), answer.index);
+        }
         let entries = answer.value.unwrap_or_default();
         known.blank = if entries.is_empty() { known.blank + 1 } else { 0 };
-        if known.blank > 0 && self.hold.has(&name) {
+        if known.blank > 0 && self.hold.has(name) {
             // If it is gone, the names say so in a moment. If they do not, the token may not see its nodes.
             let pause = Duration::from_secs(if known.blank > 5 { 10 } else { 1 });
             let suspicious = known.blank > 1;
@@ -493,98 +479,72 @@ impl Services {
             }
             return;
         }
-        if self.blank.remove(&name) && self.blank.is_empty() {
+        if self.blank.remove(name) && self.blank.is_empty() {
             self.setup.sources.reads.warn(None);
         }
         let trusted = std::mem::replace(&mut known.trusted, true);
-        let read = Instances::of(&name, &entries, &self.setup.prefix, &self.setup.rules);
+        let read = Instances::of(name, &entries, &self.setup.prefix, &self.setup.rules);
         if known.shape != read.shape {
             known.seen = None;
         }
         known.shape = read.shape;
         known.nodes = read.nodes;
         if std::mem::take(&mut known.again) {
-            self.enqueue(&name);
+            self.enqueue(name);
         } else if std::mem::take(&mut known.confirm) && !known.retrying {
             known.retrying = true;
             self.retries.insert((Instant::now() + Duration::from_secs(1), name.clone()));
         }
-        self.audit.reads.push_back(answer.index);
-        if self.audit.reads.len() > 64 {
-            self.audit.reads.pop_front();
-        }
-        let value = self.hold.offer(Instant::now(), &name, read.accepted, trusted);
-        self.setup.feed.services(value.map(|v| (name, v)));
+        let value = self.hold.offer(Instant::now(), name, read.accepted, trusted);
+        self.setup.feed.services(value.map(|v| (name.clone(), v)));
     }
 
-    /// Moves of the names that nothing else explains mean that an address or a port changed somewhere.
+    /// Looks for an address or a port that changed alone.
     fn look_for_hidden(&mut self, now: Instant) {
-        let settled = self.audit.moved.is_some_and(|at| now.duration_since(at) >= SETTLED + self.setup.poll);
-        if settled && self.reading == 0 && self.queue.is_empty() {
-            let audit = &mut self.audit;
-            audit.moved = None;
-            let unexplained =
-                self.known.len() <= FEW || audit.moves.iter().any(|i| *i != audit.checks && !audit.reads.contains(i));
-            audit.moves.clear();
-            if unexplained {
-                audit.wanted = true;
-            } else {
-                audit.later.get_or_insert(now + LATER);
-            }
-        }
-        if self.next_audit(now).is_none_or(|at| at > now) {
+        if !self.is_idle() {
             return;
         }
-        self.audit.wanted = false;
-        self.audit.later = None;
-        let refused = self.audit.refused.is_some_and(|at| now.duration_since(at) < REFUSED);
+        self.audit.judge(now, self.setup.poll);
+        if !self.may_audit() || self.audit.due(now).is_none_or(|at| at > now) {
+            return;
+        }
+        let since = self.audit.begin();
+        let refused = self.no_nodes.is_some_and(|at| now.duration_since(at) < REFUSED);
         if self.known.len() <= FEW || refused {
             let trusted = self.hold.is_trusting();
-            let spacing = if self.known.len() <= FEW { 1 } else { 10 };
-            self.audit.spend(now, Duration::from_secs(spacing));
-            for name in self.known.keys().cloned().collect::<Vec<_>>() {
+            self.audit.spend(now, Duration::from_secs(if self.known.len() <= FEW { 1 } else { 10 }));
+            let old = self.known.iter().filter(|(_, known)| since.is_none() || known.asked < since);
+            for name in old.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
                 self.mark_known(&name, trusted);
             }
             return;
         }
-        self.audit.running = true;
+        self.auditing = true;
         let client = self.setup.client.clone();
-        self.running
-            .spawn(async move { Done::Audit(client.get(Keys::NODES, "", Read::default(), lists::shapes).await) });
+        let read = async move { Done::Audit(client.get(Keys::NODES, "", Read::default(), lists::shapes).await) };
+        self.running.spawn(read);
     }
 
-    fn next_audit(&self, now: Instant) -> Option<Instant> {
-        let audit = &self.audit;
-        if audit.running || self.known.is_empty() || !self.announced {
-            return None;
-        }
-        let due = if audit.wanted {
-            Some(now)
-        } else {
-            let settled = audit.moved.map(|at| at + SETTLED + self.setup.poll).filter(|_| self.is_idle());
-            [settled, audit.later].into_iter().flatten().min()
-        };
-        let allowed = audit.free.and_then(|at| at.checked_sub(IN_A_ROW)).unwrap_or(now);
-        due.map(|at| if audit.wanted { at.max(allowed) } else { at })
+    fn may_audit(&self) -> bool {
+        self.announced && !self.known.is_empty()
     }
 
     fn on_audit(&mut self, answer: Result<Answer<Prints>, Error>) {
-        self.audit.running = false;
+        self.auditing = false;
         let now = Instant::now();
         let prints = match answer {
             Ok(answer) => {
                 // It is the longest answer of all: a tenth of the time for it at most.
-                self.audit.spend(now, (answer.took * 10).clamp(Duration::from_secs(1), LATER));
+                self.audit.spend(now, answer.took * 10);
                 answer.value.unwrap_or_default()
             }
             Err(Error::Status { status: 400..500, .. }) => {
-                self.audit.refused = Some(now);
-                self.audit.wanted = true;
+                self.no_nodes = Some(now);
+                self.audit.want();
                 return;
             }
             Err(error) => {
-                self.audit.free = Some(now + IN_A_ROW + Duration::from_secs(1));
-                self.audit.wanted = true;
+                self.audit.failed(now, Duration::from_secs(1));
                 self.setup.sources.reads.failed(&error);
                 return;
             }
@@ -601,45 +561,6 @@ impl Services {
         for name in differing {
             self.mark_known(&name, trusted);
         }
-    }
-}
-
-/// What one answer says about a service.
-struct Instances {
-    /// Those that may have traffic, by id.
-    accepted: Vec<Instance>,
-    shape: u64,
-    nodes: HashSet<Name>,
-}
-
-impl Instances {
-    fn of(name: &Name, entries: &[Entry], prefix: &str, rules: &Rules) -> Self {
-        let mut read = Self { accepted: Vec::new(), shape: 0, nodes: HashSet::new() };
-        for Entry { node, service, checks } in entries {
-            // Consul finds names whatever their case.
-            if service.name != **name || !lists::is_ordinary(&service.kind) {
-                continue;
-            }
-            let address = if service.address.is_empty() { &node.address } else { &service.address };
-            let tags = service.tags.iter().map(String::as_str);
-            read.shape = read.shape.wrapping_add(lists::shape(&node.name, &service.id, address, service.port, tags));
-            if !read.nodes.contains(node.name.as_str()) {
-                read.nodes.insert(node.name.as_str().into());
-            }
-            let routed = service.tags.iter().any(|tag| lists::is_route(tag, prefix));
-            if routed && rules.accept(&service.id, checks) {
-                read.accepted.push(Instance {
-                    service: name.clone(),
-                    id: format!("{}/{}", node.name, service.id).into(),
-                    address: address.clone(),
-                    port: u16::try_from(service.port).unwrap_or(0),
-                    tags: service.tags.clone(),
-                });
-            }
-        }
-        read.accepted.sort_by(|a, b| a.id.cmp(&b.id));
-        read.accepted.dedup_by(|a, b| a.id == b.id);
-        read
     }
 }
 
@@ -678,27 +599,6 @@ async fn rest(gone: oneshot::Receiver<()>, cost: Duration) {
     }
 }
 
-/// Whether an answer gives reason to believe that it leaves things out. `before`: whether the last one did. `lacks`:
-/// something that is always there is not. `most_gone` is asked when Consul's own word about filtering changed.
-fn is_doubtful(
-    before: bool,
-    lacks: bool,
-    usual: &mut Option<bool>,
-    filtered: bool,
-    most_gone: impl Fn() -> bool,
-) -> bool {
-    if lacks {
-        return true;
-    }
-    match *usual {
-        Some(false) if filtered && (before || most_gone()) => true,
-        _ => {
-            *usual = Some(filtered);
-            false
-        }
-    }
-}
-
 /// A list that nothing happens to is repeated this often.
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -708,17 +608,8 @@ const LIST_PAUSE: Duration = Duration::from_millis(250);
 /// Below Consul's limit of 200 connections per client, with room for others on this machine.
 const MOST_READS: usize = 100;
 
-/// The two lists tell of one change at about the same time.
-const SETTLED: Duration = Duration::from_millis(25);
-
-/// How much of the time for audits may be used in advance.
-const IN_A_ROW: Duration = Duration::from_secs(10);
-
 /// That many services are simply read again.
 const FEW: usize = 8;
-
-/// Changes that came in one moment can hide each other; this finds them.
-const LATER: Duration = Duration::from_secs(30);
 
 /// After that time the list of nodes is tried again.
 const REFUSED: Duration = Duration::from_secs(600);

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use super::*;
 use crate::registry::status::Board;
@@ -526,41 +526,5 @@ async fn real_consul_with_many_services() {
         let took = w.view.until("the check", 3.0, |v| !has(v, 1002)).await;
         consul.catalog("service-77-2", "service-77", 1002, &["urlprefix-/77"], Some("passing")).await;
         eprintln!("check: {took:?}, back {:?}", w.view.until("the check", 3.0, |v| has(v, 1002)).await);
-    }
-}
-
-#[test]
-fn odd_ports_are_none() {
-    for (port, expected) in [(80, 80), (0, 0), (-1, 0), (70000, 0)] {
-        let mut entry = Entry::default();
-        entry.service.name = "s".into();
-        entry.service.id = "i".into();
-        entry.service.port = port;
-        entry.service.tags = vec!["urlprefix-/".into()];
-        entry.checks = vec![crate::consul::Check {
-            id: "c".into(),
-            service_id: "i".into(),
-            status: "passing".into(),
-            ..Default::default()
-        }];
-        let rules = Rules { accepted: vec!["passing".into()], all: false };
-        let read = Instances::of(&"s".into(), &[entry], "urlprefix-", &rules);
-        assert_eq!(read.accepted[0].port, expected);
-    }
-}
-
-#[test]
-fn doubt() {
-    let usual = AtomicUsize::new(0);
-    let most = || usual.fetch_add(1, Ordering::Relaxed) < usize::MAX;
-    for (name, state, lacks, filtered, expected) in [
-        ("all well", None, false, false, false),
-        ("always filtered", Some(true), false, true, false),
-        ("filtered from the start", None, false, true, false),
-        ("filtered all of a sudden", Some(false), false, true, true),
-        ("lacks what is always there", Some(false), true, false, true),
-    ] {
-        let mut state = state;
-        assert_eq!(is_doubtful(false, lacks, &mut state, filtered, most), expected, "{name}");
     }
 }

@@ -1,0 +1,191 @@
+//! When to look for changes that no list shows.
+//!
+//! An address or a port that changes alone moves the index of the service names, and nothing else. If neither the checks
+//! nor a service that was read have that same index, such a change is likely, and somebody has to look. Two changes in one
+//! moment can hide each other: so a move that was explained is looked after as well, but later.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+#[derive(Default)]
+pub(super) struct Audit {
+    /// Indexes of moves of the names that were not judged yet, and when the last came.
+    moves: Vec<u64>,
+    moved: Option<Instant>,
+    /// A move was not explained. Services that were read after `since` need not be read again.
+    wanted: bool,
+    since: Option<Instant>,
+    later: Option<Instant>,
+    /// Until when the share of time for audits is used up. A few in a row are allowed before that.
+    free: Option<Instant>,
+    /// Indexes of the latest reads, and of the last list of checks with a change.
+    reads: VecDeque<u64>,
+    checks: u64,
+}
+
+impl Audit {
+    /// The names have a new index.
+    pub(super) fn names_moved(&mut self, now: Instant, index: u64) {
+        self.moves.push(index);
+        self.moved = Some(now);
+        if self.moves.len() > MOST_MOVES {
+            self.moves.clear();
+            self.want();
+        }
+    }
+
+    /// Whatever is known may be out of date.
+    pub(super) fn want(&mut self) {
+        self.wanted = true;
+        self.since = None;
+    }
+
+    /// Something may be out of date.
+    pub(super) fn want_later(&mut self, now: Instant) {
+        self.later.get_or_insert(now + LATER);
+    }
+
+    pub(super) fn service_read(&mut self, index: u64) {
+        self.reads.push_back(index);
+        if self.reads.len() > 64 {
+            self.reads.pop_front();
+        }
+    }
+
+    pub(super) fn checks_changed(&mut self, index: u64) {
+        self.checks = index;
+    }
+
+    /// When the moves can be judged, if there are any: the two lists tell of one change at about the same time.
+    pub(super) fn settles(&self, lag: Duration) -> Option<Instant> {
+        self.moved.map(|at| at + SETTLED + lag)
+    }
+
+    /// Judges the moves. To be called when nothing is left to read.
+    pub(super) fn judge(&mut self, now: Instant, lag: Duration) {
+        if self.settles(lag).is_none_or(|at| at > now) {
+            return;
+        }
+        let since = self.moved.take();
+        if self.moves.iter().all(|index| *index == self.checks || self.reads.contains(index)) {
+            self.want_later(now);
+        } else if !self.wanted {
+            self.wanted = true;
+            self.since = since;
+        }
+        self.moves.clear();
+    }
+
+    /// When the next audit is due.
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+        let allowed = self.free.and_then(|at| at.checked_sub(IN_A_ROW)).unwrap_or(now);
+        if self.wanted { Some(allowed.max(now)) } else { self.later }
+    }
+
+    /// Begins an audit. Returns since when services count as read anew; `None`: none of them does.
+    pub(super) fn begin(&mut self) -> Option<Instant> {
+        let since = if std::mem::take(&mut self.wanted) { self.since.take() } else { None };
+        self.later = None;
+        since
+    }
+
+    /// It took a share of the time, and so the next ones have to wait.
+    pub(super) fn spend(&mut self, now: Instant, time: Duration) {
+        self.free = Some(self.free.map_or(now, |at| at.max(now)) + time.clamp(Duration::from_secs(1), LATER));
+    }
+
+    /// It failed: again after a pause.
+    pub(super) fn failed(&mut self, now: Instant, pause: Duration) {
+        self.want();
+        self.free = Some(now + IN_A_ROW + pause);
+    }
+}
+
+const SETTLED: Duration = Duration::from_millis(25);
+
+const LATER: Duration = Duration::from_secs(30);
+
+/// How much of the time for audits may be used in advance.
+const IN_A_ROW: Duration = Duration::from_secs(10);
+
+/// More moves than that at a time are not judged one by one.
+const MOST_MOVES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_LAG: Duration = Duration::ZERO;
+
+    /// When the next audit is due after this, in milliseconds.
+    fn due(moves: &[u64], reads: &[u64], checks: u64) -> Option<u128> {
+        let start = Instant::now();
+        let mut audit = Audit::default();
+        for index in moves {
+            audit.names_moved(start, *index);
+        }
+        for index in reads {
+            audit.service_read(*index);
+        }
+        audit.checks_changed(checks);
+        let now = start + SETTLED;
+        audit.judge(now, NO_LAG);
+        audit.due(now).map(|at| (at - now).as_millis())
+    }
+
+    #[test]
+    fn moves_are_explained_or_not() {
+        for (name, moves, reads, checks, expected) in [
+            ("nothing happened", &[][..], &[][..], 0, None),
+            ("a port changed", &[7], &[], 5, Some(0)),
+            ("a new service was read", &[7], &[7], 5, Some(30_000)),
+            ("checks changed in the same moment", &[7], &[], 7, Some(30_000)),
+            ("another service was read", &[7], &[6], 5, Some(0)),
+            ("one of two is explained", &[7, 8], &[8], 5, Some(0)),
+        ] {
+            assert_eq!(due(moves, reads, checks), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn moves_are_judged_when_the_other_list_had_its_time() {
+        let start = Instant::now();
+        let mut audit = Audit::default();
+        audit.names_moved(start, 7);
+        audit.judge(start, NO_LAG);
+        assert_eq!(audit.due(start), None);
+        assert_eq!(audit.settles(NO_LAG), Some(start + SETTLED));
+        audit.judge(start + SETTLED, NO_LAG);
+        assert_eq!(audit.settles(NO_LAG), None);
+        assert_eq!(audit.begin(), Some(start), "what was read since then need not be read again");
+        audit.names_moved(start, 8);
+        audit.want();
+        audit.judge(start + SETTLED, NO_LAG);
+        assert_eq!(audit.begin(), None, "all is out of date");
+    }
+
+    #[test]
+    fn a_few_may_follow_each_other_and_then_time_is_shared() {
+        let mut now = Instant::now();
+        let mut audit = Audit::default();
+        let mut count = 0;
+        for _ in 0..100 {
+            audit.want();
+            if audit.due(now).is_some_and(|at| at <= now) {
+                audit.begin();
+                audit.spend(now, Duration::from_secs(4));
+                count += 1;
+            }
+            now += Duration::from_millis(200);
+        }
+        assert_eq!(count, 8, "3 in a row and 5 in 20 seconds");
+    }
+
+    #[test]
+    fn a_failed_one_is_repeated_after_a_pause() {
+        let now = Instant::now();
+        let mut audit = Audit::default();
+        audit.failed(now, Duration::from_secs(1));
+        assert_eq!(audit.due(now), Some(now + Duration::from_secs(1)));
+    }
+}

@@ -1,0 +1,106 @@
+//! What one answer about a service says: who may have traffic, and where.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::health::Rules;
+use super::lists;
+use crate::consul::Entry;
+use crate::route::Instance;
+
+pub(super) struct Instances {
+    /// Those that may have traffic, by id.
+    pub(super) accepted: Vec<Instance>,
+    /// Sum of [`lists::shape`] over all of them.
+    pub(super) shape: u64,
+    /// Where they are.
+    pub(super) nodes: HashSet<Arc<str>>,
+}
+
+impl Instances {
+    pub(super) fn of(name: &Arc<str>, entries: &[Entry], prefix: &str, rules: &Rules) -> Self {
+        let mut read = Self { accepted: Vec::new(), shape: 0, nodes: HashSet::new() };
+        for Entry { node, service, checks } in entries {
+            // Consul finds names whatever their case.
+            if service.name != **name || !lists::is_ordinary(&service.kind) {
+                continue;
+            }
+            let address = if service.address.is_empty() { &node.address } else { &service.address };
+            let tags = service.tags.iter().map(String::as_str);
+            read.shape = read.shape.wrapping_add(lists::shape(&node.name, &service.id, address, service.port, tags));
+            if !read.nodes.contains(node.name.as_str()) {
+                read.nodes.insert(node.name.as_str().into());
+            }
+            let routed = service.tags.iter().any(|tag| lists::is_route(tag, prefix));
+            if routed && rules.accept(&service.id, checks) {
+                read.accepted.push(Instance {
+                    service: name.clone(),
+                    id: format!("{}/{}", node.name, service.id).into(),
+                    address: address.clone(),
+                    port: u16::try_from(service.port).unwrap_or(0),
+                    tags: service.tags.clone(),
+                });
+            }
+        }
+        read.accepted.sort_by(|a, b| a.id.cmp(&b.id));
+        read.accepted.dedup_by(|a, b| a.id == b.id);
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consul::Check;
+
+    fn entry(id: &str) -> Entry {
+        let mut entry = Entry::default();
+        entry.node.name = "n".into();
+        entry.node.address = "10.0.0.9".into();
+        entry.service.name = "s".into();
+        entry.service.id = id.into();
+        entry.service.address = "10.0.0.1".into();
+        entry.service.port = 80;
+        entry.service.tags = vec![" urlprefix-/".into()];
+        entry.checks =
+            vec![Check { id: "c".into(), service_id: id.into(), status: "passing".into(), ..Check::default() }];
+        entry
+    }
+
+    #[test]
+    fn who_is_in() {
+        type Change = fn(&mut Entry);
+        let cases: [(&str, Change, &str); 12] = [
+            ("as it is", |_| {}, "10.0.0.1:80"),
+            ("the node's address", |e| e.service.address.clear(), "10.0.0.9:80"),
+            ("a side-car", |e| e.service.kind = "connect-proxy".into(), ""),
+            ("a gateway", |e| e.service.kind = "api-gateway".into(), ""),
+            ("another case of the name", |e| e.service.name = "S".into(), ""),
+            ("no route tag", |e| e.service.tags = vec!["urlprefix".into()], ""),
+            ("no tags", |e| e.service.tags.clear(), ""),
+            ("no checks", |e| e.checks.clear(), ""),
+            ("failing", |e| e.checks[0].status = "critical".into(), ""),
+            ("a negative port", |e| e.service.port = -1, "10.0.0.1:0"),
+            ("a port that is none", |e| e.service.port = 70_000, "10.0.0.1:0"),
+            ("a service with a check of another one", |e| e.checks[0].service_id = "other".into(), ""),
+        ];
+        for (name, change, expected) in cases {
+            let mut entry = entry("i");
+            change(&mut entry);
+            let rules = Rules { accepted: vec!["passing".into()], all: false };
+            let read = Instances::of(&"s".into(), &[entry], "urlprefix-", &rules);
+            let found: Vec<String> = read.accepted.iter().map(|i| format!("{}:{}", i.address, i.port)).collect();
+            assert_eq!(found.join(" "), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn ids_are_of_their_node() {
+        let mut other = entry("i");
+        other.node.name = "m".into();
+        let rules = Rules { accepted: vec!["passing".into()], all: false };
+        let read = Instances::of(&"s".into(), &[entry("i"), other], "urlprefix-", &rules);
+        assert_eq!(read.accepted.iter().map(|i| &*i.id).collect::<Vec<_>>(), ["m/i", "n/i"]);
+        assert_eq!(read.nodes.len(), 2);
+    }
+}
