@@ -60,6 +60,12 @@ impl Edge {
         }
     }
 
+    pub(super) fn publish_handshakes(&self) {
+        if let Some(tls) = &self.tls {
+            tls.counts().publish(&self.config.addr);
+        }
+    }
+
     /// `None`: the connection was closed here, and why was said where somebody looks for it.
     pub(super) async fn admit(&self, mut stream: TcpStream, remote: SocketAddr) -> Option<(Stream, Peer)> {
         let local = stream.local_addr().ok()?;

@@ -22,7 +22,7 @@ use self::signals::Signals;
 use self::worker::{Setup, Socket};
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
-use crate::life::{Life, Phase};
+use crate::life::{Life, Phase, Watch};
 use crate::listen::{self, Bound, Proto};
 use crate::metrics::Metrics;
 use crate::registry::{self, Registry};
@@ -61,8 +61,10 @@ impl App {
         for source in &self.config.cert_sources {
             sources.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
         }
-        let listeners = self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
-        let admin = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
+        let listeners: Vec<_> =
+            self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
+        let admin: Option<_> = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
+        let edges = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
         let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
         let registry = tokio::select! {
             registry = registry::start(self.config.registry.clone(), publisher) => Arc::new(registry?),
@@ -75,6 +77,8 @@ impl App {
             tracing::info!("Admin server listening on {:?}", bound.config.addr);
             pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;
         }
+        tokio::spawn(metrics.clone().run(life.watch()));
+        tokio::spawn(publish_handshakes(edges, life.watch()));
         tracing::info!("Waiting for first routing table");
         tokio::select! {
             () = registry.ready() => {}
@@ -163,6 +167,16 @@ fn with_edge(bound: Bound, sources: &Sources) -> anyhow::Result<(Bound, Arc<Edge
     Ok((bound, edge))
 }
 
+/// Handshakes are counted by listeners, and shown from time to time.
+async fn publish_handshakes(edges: Vec<Arc<Edge>>, mut life: Watch) {
+    loop {
+        tokio::select! {
+            () = life.reached(Phase::Ended) => return,
+            () = tokio::time::sleep(PUBLISH_HANDSHAKES) => edges.iter().for_each(|edge| edge.publish_handshakes()),
+        }
+    }
+}
+
 /// Opens every listener and starts the workers.
 fn open(
     workers: usize,
@@ -214,4 +228,5 @@ async fn shut_down(
 pub const SUBCOMMANDS: &[&str] = &["dev"];
 /// Watches, admin, metrics: mostly waiting.
 const CONTROL_THREADS: usize = 2;
+const PUBLISH_HANDSHAKES: Duration = Duration::from_secs(5);
 const LAST_MOMENT: Duration = Duration::from_millis(500);

@@ -37,8 +37,12 @@ pub(super) fn prometheus(bound: Bound, edge: &Arc<Edge>, metrics: &Metrics, life
         tokio::spawn(async move {
             let Some((stream, _)) = edge.admit(stream, remote).await else { return };
             let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
-                let response = metrics.answer(request.uri().path());
-                async move { Ok::<_, Infallible>(response) }
+                let (metrics, path) = (metrics.clone(), request.uri().path().to_owned());
+                async move {
+                    // Tens of thousands of series take their time.
+                    let response = tokio::task::spawn_blocking(move || metrics.answer(&path)).await;
+                    Ok::<_, Infallible>(response.unwrap_or_default())
+                }
             });
             // Whoever scrapes slowly or breaks off is no concern of ours.
             let _ = http1::Builder::new()

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::metrics::Metrics;
 use crate::registry::Publish;
-use crate::route::{LiveTable, Snapshot, Table};
+use crate::route::{LiveTable, Route, Snapshot, Table};
 use crate::upstream::Directory;
 
 /// Hangs state on what is new in a table, then swaps it in.
@@ -21,8 +21,11 @@ impl Publisher {
 }
 
 impl Publish for Publisher {
+    fn prepare(&self, fresh: &[Arc<Route>], _gone: &[Arc<Route>]) {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner).attach(fresh.iter().map(|route| &**route));
+    }
+
     fn publish(&self, table: Arc<Table>, page: Arc<str>) {
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner).attach_all(&table);
         self.live.store(Snapshot { table, page });
     }
 }

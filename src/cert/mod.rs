@@ -15,7 +15,6 @@ mod list;
 mod load;
 mod pair;
 mod report;
-pub mod series;
 mod source;
 mod store;
 mod tree;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 use super::blobs::{Problem, Set};
 use super::certificate::{Certificate, Facts};
 use super::error::Error;
-use super::series;
 use super::store::{self, Store};
+use crate::metrics::names;
 
 /// What the tasks of a source and its owner have in common.
 pub(super) struct Shared {
@@ -117,7 +117,7 @@ impl Shared {
 
     /// The last good set stays. The same error is told once, and only if it may be told at all.
     pub(super) fn failed(&self, error: &Error, tell: bool) {
-        metrics::counter!(series::ERRORS, "source" => self.name.clone()).increment(1);
+        metrics::counter!(names::CERT_SOURCE_ERRORS, "source" => self.name.clone()).increment(1);
         let text = error.to_string();
         let mut state = self.state();
         if tell && state.error.as_ref() != Some(&text) {
@@ -194,25 +194,25 @@ impl Shared {
 
         let source = || self.name.clone();
         let gauge = |name: &'static str, value: f64| metrics::gauge!(name, "source" => source()).set(value);
-        gauge(series::CERTIFICATES, certificates.len() as f64);
-        gauge(series::INVALID, invalid as f64);
-        gauge(series::PROBLEMS, state.problems.len() as f64);
+        gauge(names::CERT_CERTIFICATES, certificates.len() as f64);
+        gauge(names::CERT_INVALID, invalid as f64);
+        gauge(names::CERT_PROBLEMS, state.problems.len() as f64);
         gauge(
-            series::UP,
+            names::CERT_SOURCE_UP,
             if state.error.is_none() && state.kept.is_none() && state.checked.is_some() { 1.0 } else { 0.0 },
         );
         if let Some((at, _)) = state.checked {
-            gauge(series::AGE, at.elapsed().as_secs_f64());
+            gauge(names::CERT_SOURCE_AGE, at.elapsed().as_secs_f64());
         }
         let mut gone = std::mem::take(&mut state.gauges);
         for certificate in certificates.iter() {
-            metrics::gauge!(series::NOT_AFTER, "source" => source(), "name" => certificate.name.clone())
+            metrics::gauge!(names::CERT_NOT_AFTER, "source" => source(), "name" => certificate.name.clone())
                 .set(certificate.pair.facts.not_after as f64);
             gone.remove(&certificate.name);
             state.gauges.insert(certificate.name.clone());
         }
         for name in gone {
-            metrics::gauge!(series::NOT_AFTER, "source" => source(), "name" => name).set(f64::NAN);
+            metrics::gauge!(names::CERT_NOT_AFTER, "source" => source(), "name" => name).set(f64::NAN);
         }
     }
 }

@@ -19,7 +19,8 @@ use super::report::{Report, Shared};
 use super::store::Store;
 use super::tree::Tree;
 use super::vault::{Issuer, Lead, Secrets, Vault};
-use super::{CertSource, Env, Kind, series};
+use super::{CertSource, Env, Kind};
+use crate::metrics::names;
 
 /// One entry of `proxy.cs` at work, for all listeners that name it. Dropping it ends its tasks.
 pub struct Source {
@@ -175,7 +176,7 @@ struct Complaint(Option<String>);
 
 impl Complaint {
     fn open(&mut self, source: &str, error: &Error) {
-        metrics::counter!(series::ERRORS, "source" => source.to_owned()).increment(1);
+        metrics::counter!(names::CERT_SOURCE_ERRORS, "source" => source.to_owned()).increment(1);
         let text = error.to_string();
         if self.0.as_ref() != Some(&text) {
             tracing::error!("cert: clientca of source {source}: {text}; keeping the previous ones");

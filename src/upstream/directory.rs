@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::metrics::{Metrics, TargetSeries};
-use crate::route::{Destination, HostOption, Options, Route, Scheme, Table, Target};
+use crate::route::{Destination, HostOption, Options, Route, Scheme, Target};
 
 /// What a route remembers: whose turn it is.
 #[derive(Debug, Default)]
@@ -100,11 +100,6 @@ impl Directory {
         if self.made > 1000 + self.targets.len() / 2 {
             self.sweep();
         }
-    }
-
-    /// [`Self::attach`] for a whole table.
-    pub fn attach_all(&mut self, table: &Table) {
-        self.attach(table.routes());
     }
 
     fn route(&mut self, identity: u128) -> Arc<RouteState> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES;
 
+use crate::metrics::names;
 use crate::net::TlsInfo;
 
 /// Of one listener, since the start.
@@ -64,17 +65,17 @@ impl Counts {
     /// Sets the series of this listener. To be called now and then by the control plane.
     pub fn publish(&self, listener: &str) {
         for (outcome, name) in OUTCOMES {
-            metrics::counter!(HANDSHAKES, "listener" => listener.to_owned(), "result" => *name)
+            metrics::counter!(names::TLS_HANDSHAKES, "listener" => listener.to_owned(), "result" => *name)
                 .absolute(self.of(*outcome));
         }
-        metrics::counter!(RESUMED, "listener" => listener.to_owned()).absolute(self.resumed());
+        metrics::counter!(names::TLS_RESUMED, "listener" => listener.to_owned()).absolute(self.resumed());
         for (suite, count) in ALL_CIPHER_SUITES.iter().zip(&self.suites) {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
                 let version = if suite.tls13().is_some() { "tls13" } else { "tls12" };
                 let cipher = suite.suite().as_str().unwrap_or("?");
                 metrics::counter!(
-                    CIPHERS,
+                    names::TLS_CIPHERS,
                     "listener" => listener.to_owned(), "version" => version, "cipher" => cipher
                 )
                 .absolute(count);
@@ -96,13 +97,6 @@ const OUTCOMES: &[(Outcome, &str)] = &[
 ];
 
 const SUITES: usize = 9;
-
-/// Counter {listener, result}.
-pub(super) const HANDSHAKES: &str = "ferrio_tls_handshakes_total";
-/// Counter {listener}.
-pub(super) const RESUMED: &str = "ferrio_tls_resumed_total";
-/// Counter {listener, version, cipher}: successful handshakes.
-pub(super) const CIPHERS: &str = "ferrio_tls_ciphers_total";
 
 #[cfg(test)]
 mod tests {
