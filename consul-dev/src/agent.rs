@@ -200,8 +200,9 @@ impl Shared {
             let generation = state.generation + 1;
             *state = State::new(&self.config, &self.node_id);
             state.generation = generation;
+            // Before anybody who waits can look: a real agent that restarts gives no last answers.
+            self.restarts.send_modify(|count| *count += 1);
         });
-        self.restarts.send_modify(|count| *count += 1);
         self.register_definitions();
     }
 

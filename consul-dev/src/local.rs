@@ -157,14 +157,8 @@ impl Local {
         }
         let critical_since =
             (check.status == "critical").then(|| old.and_then(|old| old.critical_since).unwrap_or_else(Instant::now));
-        let local = LocalCheck {
-            in_sync: false,
-            sync_at: None,
-            critical_since,
-            agent_check,
-            runner: Runner::default(),
-            check,
-        };
+        let local =
+            LocalCheck { in_sync: false, sync_at: None, critical_since, agent_check, runner: Runner::default(), check };
         self.checks.insert(local.check.id.clone(), local);
     }
 

@@ -70,13 +70,9 @@ impl Store {
         let shift = |index: &mut u64| *index = index.saturating_sub(distance).max(1);
         let tables = &mut self.tables;
         shift(&mut self.index);
-        for table in [
-            &mut tables.nodes,
-            &mut tables.services,
-            &mut tables.checks,
-            &mut tables.entries,
-            &mut tables.sessions,
-        ] {
+        for table in
+            [&mut tables.nodes, &mut tables.services, &mut tables.checks, &mut tables.entries, &mut tables.sessions]
+        {
             shift(table);
         }
         tables.service.values_mut().for_each(shift);

@@ -27,9 +27,8 @@ impl Store {
             other => return Err(format!("Invalid Behavior setting '{other}'")),
         };
         if !request.ttl.is_empty() {
-            let ttl = parse_duration(&request.ttl).ok_or_else(|| {
-                format!("Session TTL '{0}' invalid: time: invalid duration {0:?}", request.ttl)
-            })?;
+            let ttl = parse_duration(&request.ttl)
+                .ok_or_else(|| format!("Session TTL '{0}' invalid: time: invalid duration {0:?}", request.ttl))?;
             if !ttl.is_zero() && !(MIN_TTL..=MAX_TTL).contains(&ttl) {
                 return Err(format!(
                     "Invalid Session TTL '{}', must be between [{}={}]",

@@ -114,7 +114,10 @@ async fn requests_are_recorded() {
     assert_eq!(seen.len(), 2);
     assert_eq!((seen[0].method.as_str(), seen[0].target.as_str()), ("GET", "/v1/kv/key?raw"));
     assert_eq!(seen[0].header("Host"), Some(addr.to_string().as_str()));
-    assert_eq!((faults.count("GET", "/v1/*raw"), faults.count("PUT", ""), faults.count("GET", "/v1/health")), (1, 1, 0));
+    assert_eq!(
+        (faults.count("GET", "/v1/*raw"), faults.count("PUT", ""), faults.count("GET", "/v1/health")),
+        (1, 1, 0)
+    );
 }
 
 #[tokio::test]
@@ -173,7 +176,8 @@ async fn large_bodies_are_refused() {
 async fn connections_are_bounded() {
     let agent = Agent::start(Config { max_connections: 2, ..Config::default() }).await.unwrap();
     let addr = agent.addr();
-    let idle = [tokio::net::TcpStream::connect(addr).await.unwrap(), tokio::net::TcpStream::connect(addr).await.unwrap()];
+    let idle =
+        [tokio::net::TcpStream::connect(addr).await.unwrap(), tokio::net::TcpStream::connect(addr).await.unwrap()];
     tokio::time::sleep(Duration::from_millis(50)).await;
     let waits = tokio::time::timeout(Duration::from_millis(200), try_call(addr, "GET", "/v1/status/leader", "")).await;
     assert!(waits.is_err());
