@@ -142,7 +142,7 @@ pub(crate) struct Shared {
     pub(crate) node_id: String,
     pub(crate) faults: Faults,
     state: Mutex<State>,
-    /// Counts writes, so that blocking queries know when to look again.
+    /// Counts changes, so that blocking queries know when to look again.
     changed: watch::Sender<u64>,
     /// Counts restarts; every connection ends with the one it began in.
     restarts: watch::Sender<u64>,
@@ -182,8 +182,15 @@ impl Shared {
     }
 
     pub(crate) fn write<T>(&self, write: impl FnOnce(&mut State) -> T) -> T {
-        let result = write(&mut self.lock());
-        self.changed.send_modify(|count| *count += 1);
+        let mut state = self.lock();
+        let version = |state: &State| (state.store.index(), state.generation);
+        let before = version(&state);
+        let result = write(&mut state);
+        let changed = version(&state) != before;
+        drop(state);
+        if changed {
+            self.changed.send_modify(|count| *count += 1);
+        }
         result
     }
 
@@ -200,8 +207,9 @@ impl Shared {
             let generation = state.generation + 1;
             *state = State::new(&self.config, &self.node_id);
             state.generation = generation;
+            // Before anybody who waits can look: a real agent that restarts gives no last answers.
+            self.restarts.send_modify(|count| *count += 1);
         });
-        self.restarts.send_modify(|count| *count += 1);
         self.register_definitions();
     }
 

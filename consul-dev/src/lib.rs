@@ -1,6 +1,6 @@
 //! A small in-memory agent that speaks the part of Consul's HTTP API that ferrio and its tests use: agent, catalog,
 //! health, KV, sessions and status, with checks that run and blocking queries. It behaves like Consul 1.8.7, which
-//! `tests/against_consul` compares it with, but has no cluster, no persistence and no ACLs: it is for development and tests.
+//! `tests/agent` compares it with, but has no cluster, no persistence and no ACLs: it is for development and tests.
 //!
 //! Beside what Consul does, it can be told to fail ([`Faults`]), and it brings sample services with origins behind them
 //! ([`Definition::samples`], [`serve_samples`]).

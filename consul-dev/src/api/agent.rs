@@ -8,6 +8,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Handled};
+use super::filter::Filter;
 use super::routes::Call;
 use crate::agent::{Shared, VERSION};
 use crate::decode::{self, Fields};
@@ -105,12 +106,14 @@ fn member(shared: &Shared) -> Value {
     })
 }
 
-pub(super) fn services(shared: &Shared) -> Answer {
-    let services: Map<String, Value> = shared.read(|state| {
+pub(super) fn services(shared: &Shared, call: &Call) -> Handled {
+    let filter = Filter::parse(&call.query)?;
+    let mut services: Map<String, Value> = shared.read(|state| {
         let services = state.local.services();
         services.map(|service| (service.id.clone(), Value::Object(service.agent_json()))).collect()
     });
-    Answer::json(Value::Object(services))
+    services.retain(|_, service| filter.keeps(service));
+    Ok(Answer::json(Value::Object(services)))
 }
 
 pub(super) fn service(shared: &Shared, call: &Call) -> Handled {
@@ -128,10 +131,12 @@ pub(super) fn service(shared: &Shared, call: &Call) -> Handled {
     Ok(answer)
 }
 
-pub(super) fn checks(shared: &Shared) -> Answer {
-    let checks: Map<String, Value> =
+pub(super) fn checks(shared: &Shared, call: &Call) -> Handled {
+    let filter = Filter::parse(&call.query)?;
+    let mut checks: Map<String, Value> =
         shared.read(|state| state.local.checks().map(|check| (check.id.clone(), check.json())).collect());
-    Answer::json(Value::Object(checks))
+    checks.retain(|_, check| filter.keeps(check));
+    Ok(Answer::json(Value::Object(checks)))
 }
 
 pub(super) fn register_service(shared: &Arc<Shared>, call: &Call) -> Handled {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::{Answer, Handled};
+use super::filter::Filter;
 use super::routes::Query;
 use crate::agent::{Shared, State};
 use crate::definition::NO_PATH;
@@ -64,7 +65,15 @@ pub(super) async fn read(
 ) -> Handled {
     let options = Options::parse(query)?;
     check_datacenter(shared, query).map_err(Answer::unknown_leader)?;
-    let mut answer = wait(shared, &options, index, |state| Answer::json(value(state))).await;
+    let filter = Filter::parse(query).map_err(Answer::unknown_leader)?;
+    let filtered = |state: &State| {
+        let mut value = value(state);
+        if let Value::Array(items) = &mut value {
+            items.retain(|item| filter.keeps(item));
+        }
+        Answer::json(value)
+    };
+    let mut answer = wait(shared, &options, index, filtered).await;
     answer.header("x-consul-effective-consistency", options.consistency);
     Ok(answer)
 }

@@ -4,6 +4,7 @@ mod agent;
 mod answer;
 mod blocking;
 mod catalog;
+mod filter;
 mod health;
 mod kv;
 mod routes;
@@ -66,12 +67,13 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
         .title_case_headers(true)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
+        biased;
+        _ = restarts.changed() => {}
         result = connection => {
             if let Err(error) = result {
                 tracing::debug!(%error, "connection ended");
             }
         }
-        _ = restarts.changed() => {}
     }
 }
 

@@ -168,9 +168,9 @@ async fn dispatch(endpoint: Endpoint, shared: &Arc<Shared>, call: Call) -> Handl
     match endpoint {
         Endpoint::AgentSelf => Ok(agent::this(shared)),
         Endpoint::AgentMembers => Ok(agent::members(shared)),
-        Endpoint::AgentServices => Ok(agent::services(shared)),
+        Endpoint::AgentServices => agent::services(shared, &call),
         Endpoint::AgentService => agent::service(shared, &call),
-        Endpoint::AgentChecks => Ok(agent::checks(shared)),
+        Endpoint::AgentChecks => agent::checks(shared, &call),
         Endpoint::AgentMaintenance => agent::node_maintenance(shared, &call),
         Endpoint::ServiceRegister => agent::register_service(shared, &call),
         Endpoint::ServiceDeregister => agent::deregister_service(shared, &call),

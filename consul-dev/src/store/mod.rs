@@ -58,6 +58,10 @@ impl Store {
         Self { index: first.saturating_sub(1), ..Self::default() }
     }
 
+    pub(crate) fn index(&self) -> u64 {
+        self.index
+    }
+
     fn next(&mut self) -> u64 {
         self.index += 1;
         self.index

@@ -1,6 +1,7 @@
 //! Blocking queries: who wakes up, how fast, and who does not.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::side_by_side::Pair;
@@ -25,25 +26,39 @@ async fn only_a_change_that_concerns_it_ends_a_wait() {
     let pair = Pair::start().await;
     for (name, addr) in [("Consul", pair.real), ("consul-dev", pair.dev)] {
         prepare(addr).await;
-        for (serial, (target, others, change)) in CASES.iter().enumerate() {
-            let joint = if target.contains('?') { '&' } else { '?' };
-            let index = get(addr, target).await.index();
-            let waiting = format!("{target}{joint}index={index}&wait=20s");
-            let waiter = tokio::spawn(async move { (get(addr, &waiting).await.index(), Instant::now()) });
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            for other in *others {
-                write(addr, other, serial).await;
+        for (target, others, change) in CASES {
+            let mut late = Vec::new();
+            // Whoever shares this machine may delay one of them, but not each.
+            while late.len() < 3 && late.last().is_none_or(|late| *late > Duration::from_millis(100)) {
+                if *change == "delete tree/leaf" {
+                    write(addr, "kv tree/leaf", late.len()).await;
+                }
+                late.push(wakes(name, addr, target, others, change).await);
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            assert!(!waiter.is_finished(), "{name}: {target} returned after one of {others:?}");
-            write(addr, change, serial).await;
-            let written = Instant::now();
-            let (newer, returned) = waiter.await.unwrap();
-            assert!(newer > index, "{name}: {target}: {newer} after {index}");
-            let late = returned.saturating_duration_since(written);
-            assert!(late < Duration::from_millis(100), "{name}: {target} returned {late:?} after {change}");
+            assert!(late.last() < Some(&Duration::from_millis(100)), "{name}: {target}: {late:?} after {change}");
         }
     }
+}
+
+/// Wait with this read while the others are written, and then for `change`. Returns how long after it the answer came.
+async fn wakes(name: &str, addr: SocketAddr, target: &str, others: &[&str], change: &str) -> Duration {
+    static SERIAL: AtomicUsize = AtomicUsize::new(1);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let joint = if target.contains('?') { '&' } else { '?' };
+    let index = get(addr, target).await.index();
+    let waiting = format!("{target}{joint}index={index}&wait=20s");
+    let waiter = tokio::spawn(async move { (get(addr, &waiting).await.index(), Instant::now()) });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    for other in others {
+        write(addr, other, serial).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waiter.is_finished(), "{name}: {target} returned after one of {others:?}");
+    write(addr, change, serial).await;
+    let written = Instant::now();
+    let (newer, returned) = waiter.await.unwrap();
+    assert!(newer > index, "{name}: {target}: {newer} after {index}");
+    returned.saturating_duration_since(written)
 }
 
 #[tokio::test]

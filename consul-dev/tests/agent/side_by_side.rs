@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use crate::wire::{Answer, call, get, try_call, until};
 
-pub const NODE: &str = "pair";
+const NODE: &str = "pair";
 
 /// Both, empty, with the same names and ports where names and ports show.
-pub struct Pair {
-    pub real: SocketAddr,
-    pub dev: SocketAddr,
-    pub agent: Agent,
+pub(crate) struct Pair {
+    pub(crate) real: SocketAddr,
+    pub(crate) dev: SocketAddr,
+    _agent: Agent,
     _process: Process,
 }
 
@@ -35,12 +35,12 @@ impl Drop for Process {
 }
 
 impl Pair {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(None).await
     }
 
     /// With the definitions of this folder, if any.
-    pub async fn start_with(definitions: Option<&Path>) -> Self {
+    pub(crate) async fn start_with(definitions: Option<&Path>) -> Self {
         let ports: [u16; 4] = free_ports();
         let folder = std::env::temp_dir().join(format!("consul-dev-{}-{}", std::process::id(), ports[0]));
         std::fs::create_dir_all(&folder).unwrap();
@@ -80,17 +80,17 @@ impl Pair {
             ..Config::default()
         };
         let agent = Agent::start(config).await.unwrap();
-        Self { real, dev: agent.addr(), agent, _process: process }
+        Self { real, dev: agent.addr(), _agent: agent, _process: process }
     }
 
     /// Send the same to both. Retries reads until both agree, for a moment: the real agent writes to its catalog a little
     /// after it answered. Panics with both answers if they do not.
-    pub async fn same(&self, method: &str, target: &str, body: &str) -> (Answer, Answer) {
+    pub(crate) async fn same(&self, method: &str, target: &str, body: &str) -> (Answer, Answer) {
         self.same_as(method, target, target, body).await
     }
 
     /// As `same`, with a target for each, the real one first.
-    pub async fn same_as(&self, method: &str, real: &str, dev: &str, body: &str) -> (Answer, Answer) {
+    pub(crate) async fn same_as(&self, method: &str, real: &str, dev: &str, body: &str) -> (Answer, Answer) {
         let deadline = Instant::now() + Duration::from_secs(3);
         loop {
             let (ours, theirs) = (call(self.dev, method, dev, body).await, call(self.real, method, real, body).await);
@@ -105,8 +105,30 @@ impl Pair {
         }
     }
 
+    /// Read from both until they agree on everything but indexes, whose order depends on chance, and these members.
+    pub(crate) async fn same_but_indexes(&self, target: &str, members: &[&str]) -> Value {
+        let plain = async |addr| {
+            let mut value = get(addr, target).await.json();
+            walk(&mut value, &mut |key, value| {
+                if INDEXES.contains(&key) || members.contains(&key) {
+                    *value = Value::Null;
+                }
+            });
+            value
+        };
+        let deadline = Instant::now() + Duration::from_secs(3);
+        loop {
+            let (real, dev) = (plain(self.real).await, plain(self.dev).await);
+            if real == dev {
+                return real;
+            }
+            assert!(Instant::now() < deadline, "GET {target}\n  Consul:     {real}\n  consul-dev: {dev}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Until both agree on the order of the indexes of all these reads.
-    pub async fn same_indexes(&self, targets: &[&str], after: &str) {
+    pub(crate) async fn same_indexes(&self, targets: &[&str], after: &str) {
         let deadline = Instant::now() + Duration::from_secs(3);
         loop {
             let (mut real, mut dev) = (Vec::new(), Vec::new());
@@ -145,7 +167,7 @@ fn free_ports<const N: usize>() -> [u16; N] {
 
 /// What has to be equal: status, headers that mean something, and the body with identifiers hidden, indexes as ranks, and
 /// lists in order where Consul gives none.
-pub fn comparable(target: &str, answer: &Answer) -> String {
+fn comparable(target: &str, answer: &Answer) -> String {
     let names = [
         "content-type",
         "x-consul-index",
