@@ -39,6 +39,8 @@ pub struct Seen<T> {
     /// Attempts before this one that failed.
     pub after_failures: u32,
     pub filtered: bool,
+    /// From question to answer.
+    pub waited: Duration,
     /// Time that decoding took.
     pub decoding: Duration,
 }
@@ -102,6 +104,7 @@ impl Watch {
                         step,
                         after_failures: std::mem::take(&mut self.failures),
                         filtered: answer.filtered,
+                        waited: answer.took,
                         decoding: answer.decoding,
                     })
                 }

@@ -2,7 +2,8 @@
 //!
 //! An address or a port that changes alone moves the index of the service names, and nothing else. If neither the checks
 //! nor a service that was read have that same index, such a change is likely, and somebody has to look. Two changes in one
-//! moment can hide each other: so a move that was explained is looked after as well, but later.
+//! moment can hide each other: so after moves that came in quick succession somebody has to look in any case, and a single
+//! one that was explained is looked after as well, but later.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ pub(super) struct Audit {
     /// Indexes of moves of the names that were not judged yet, and when the last came.
     moves: Vec<u64>,
     moved: Option<Instant>,
+    hiding: bool,
     /// A move was not explained. Services that were read after `since` need not be read again.
     wanted: bool,
     since: Option<Instant>,
@@ -24,8 +26,9 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// The names have a new index.
-    pub(super) fn names_moved(&mut self, now: Instant, index: u64) {
+    /// The names have a new index. `hiding`: other moves may have come before it unseen.
+    pub(super) fn names_moved(&mut self, now: Instant, index: u64, hiding: bool) {
+        self.hiding |= hiding;
         self.moves.push(index);
         self.moved = Some(now);
         if self.moves.len() > MOST_MOVES {
@@ -67,9 +70,10 @@ impl Audit {
             return;
         }
         let since = self.moved.take();
-        if self.moves.iter().all(|index| *index == self.checks || self.reads.contains(index)) {
+        let hiding = std::mem::take(&mut self.hiding);
+        if !hiding && self.moves.iter().all(|index| *index == self.checks || self.reads.contains(index)) {
             self.want_later(now);
-        } else if !self.wanted {
+        } else if !self.wanted || self.since.is_some() {
             self.wanted = true;
             self.since = since;
         }
@@ -91,7 +95,7 @@ impl Audit {
 
     /// It took a share of the time, and so the next ones have to wait.
     pub(super) fn spend(&mut self, now: Instant, time: Duration) {
-        self.free = Some(self.free.map_or(now, |at| at.max(now)) + time.clamp(Duration::from_secs(1), LATER));
+        self.free = Some(self.free.map_or(now, |at| at.max(now)) + time.clamp(Duration::from_millis(250), LATER));
     }
 
     /// It failed: again after a pause.
@@ -103,7 +107,7 @@ impl Audit {
 
 const SETTLED: Duration = Duration::from_millis(25);
 
-const LATER: Duration = Duration::from_secs(30);
+const LATER: Duration = Duration::from_secs(15);
 
 /// How much of the time for audits may be used in advance.
 const IN_A_ROW: Duration = Duration::from_secs(10);
@@ -118,11 +122,11 @@ mod tests {
     const NO_LAG: Duration = Duration::ZERO;
 
     /// When the next audit is due after this, in milliseconds.
-    fn due(moves: &[u64], reads: &[u64], checks: u64) -> Option<u128> {
+    fn due(moves: &[u64], hiding: bool, reads: &[u64], checks: u64) -> Option<u128> {
         let start = Instant::now();
         let mut audit = Audit::default();
         for index in moves {
-            audit.names_moved(start, *index);
+            audit.names_moved(start, *index, hiding);
         }
         for index in reads {
             audit.service_read(*index);
@@ -135,15 +139,16 @@ mod tests {
 
     #[test]
     fn moves_are_explained_or_not() {
-        for (name, moves, reads, checks, expected) in [
-            ("nothing happened", &[][..], &[][..], 0, None),
-            ("a port changed", &[7], &[], 5, Some(0)),
-            ("a new service was read", &[7], &[7], 5, Some(30_000)),
-            ("checks changed in the same moment", &[7], &[], 7, Some(30_000)),
-            ("another service was read", &[7], &[6], 5, Some(0)),
-            ("one of two is explained", &[7, 8], &[8], 5, Some(0)),
+        for (name, moves, hiding, reads, checks, expected) in [
+            ("nothing happened", &[][..], false, &[][..], 0, None),
+            ("a port changed", &[7], false, &[], 5, Some(0)),
+            ("a new service was read", &[7], false, &[7], 5, Some(15_000)),
+            ("checks changed in the same moment", &[7], false, &[], 7, Some(15_000)),
+            ("another service was read", &[7], false, &[6], 5, Some(0)),
+            ("one of two is explained", &[7, 8], false, &[8], 5, Some(0)),
+            ("others may have come before it", &[7], true, &[7], 7, Some(0)),
         ] {
-            assert_eq!(due(moves, reads, checks), expected, "{name}");
+            assert_eq!(due(moves, hiding, reads, checks), expected, "{name}");
         }
     }
 
@@ -151,14 +156,14 @@ mod tests {
     fn moves_are_judged_when_the_other_list_had_its_time() {
         let start = Instant::now();
         let mut audit = Audit::default();
-        audit.names_moved(start, 7);
+        audit.names_moved(start, 7, false);
         audit.judge(start, NO_LAG);
         assert_eq!(audit.due(start), None);
         assert_eq!(audit.settles(NO_LAG), Some(start + SETTLED));
         audit.judge(start + SETTLED, NO_LAG);
         assert_eq!(audit.settles(NO_LAG), None);
         assert_eq!(audit.begin(), Some(start), "what was read since then need not be read again");
-        audit.names_moved(start, 8);
+        audit.names_moved(start, 8, false);
         audit.want();
         audit.judge(start + SETTLED, NO_LAG);
         assert_eq!(audit.begin(), None, "all is out of date");

@@ -46,7 +46,10 @@ impl Checks {
     fn add(&mut self, check: &CheckRef<'_>) {
         if !check.service_id.is_empty() || !check.service_name.is_empty() {
             let print = print(|h| {
-                (check.node.str(), check.id.str(), check.status.str(), check.service_id.str()).hash(h);
+                // The index tells of a check that failed and recovered before anybody looked; meanwhile its service may
+                // have been replaced.
+                (check.node.str(), check.id.str(), check.status.str(), check.modify_index).hash(h);
+                check.service_id.str().hash(h);
                 check.service_tags.0.hash(h);
             });
             add(&mut self.services, &check.service_name.0, print);
@@ -163,6 +166,7 @@ struct CheckRef<'a> {
     service_name: Text<'a>,
     #[serde(borrow)]
     service_tags: Texts<'a>,
+    modify_index: Option<u64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -318,6 +322,13 @@ mod tests {
             ("output", 1, check("n", "c1", "passing", "a", r#"["t"]"#, "2"), vec![], vec![]),
             ("status", 1, check("n", "c1", "critical", "a", r#"["t"]"#, "1"), vec!["a"], vec![]),
             ("tags", 1, check("n", "c1", "passing", "a", r#"["u"]"#, "1"), vec!["a"], vec![]),
+            (
+                "failed and recovered",
+                1,
+                check("n", "c1", "passing", "a", r#"["t"]"#, "1").replace("\"X\":1", "\"ModifyIndex\":2"),
+                vec!["a"],
+                vec![],
+            ),
             ("another node", 1, check("m", "c1", "passing", "a", r#"["t"]"#, "1"), vec!["a"], vec![]),
             ("node fails", 0, check("n", "serfHealth", "critical", "", "null", ""), vec![], vec!["n"]),
             ("service gone", 2, check("n", "disk", "critical", "", "null", ""), vec!["b"], vec![]),

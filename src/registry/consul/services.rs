@@ -24,6 +24,7 @@ use super::lists::{self, Checks, Names, Prints};
 use crate::consul::{Answer, Client, Consistency, Entry, Error, Failure, Keys, Mode, Read, Seen, Step, Watch};
 use crate::registry::publish::Feed;
 use crate::registry::status::Source;
+use crate::route::Instance;
 
 type Name = Arc<str>;
 
@@ -62,6 +63,9 @@ pub(super) struct Services {
     running: JoinSet<Done>,
     reading: usize,
     hold: Hold,
+    /// Changes of this round, and since when they wait for the rest of it.
+    batch: HashMap<Name, Arc<[Instance]>>,
+    batch_since: Option<Instant>,
     /// The last answer of each list was good.
     names_well: bool,
     checks_well: bool,
@@ -137,6 +141,8 @@ impl Services {
             running: JoinSet::new(),
             reading: 0,
             hold: Hold::default(),
+            batch: HashMap::new(),
+            batch_since: None,
             names_well: false,
             checks_well: false,
             unread: 0,
@@ -208,7 +214,15 @@ impl Services {
         self.waiting.retain(|(until, _)| !settled && *until > now);
         let complete = self.names_well && self.checks_well && idle;
         let changed = self.hold.judge(now, complete, self.is_doubtful());
-        self.setup.feed.services(changed);
+        for (name, value) in changed {
+            self.put(&name, Some(value));
+        }
+        // What changed together is published together, but one slow read does not hold up all others for long.
+        let round = self.reading == 0 && self.queue.is_empty();
+        if self.batch_since.is_some_and(|since| round || now.duration_since(since) >= ROUND) {
+            self.batch_since = None;
+            self.setup.feed.services(std::mem::take(&mut self.batch));
+        }
         self.announce(now);
     }
 
@@ -240,6 +254,9 @@ impl Services {
         }
         if let Some((until, _)) = self.waiting.first() {
             sooner(*until);
+        }
+        if let Some(since) = self.batch_since {
+            sooner(since + ROUND);
         }
         if self.hold.waits() {
             sooner(now + Duration::from_millis(500));
@@ -289,7 +306,8 @@ impl Services {
         let now = Instant::now();
         self.started.get_or_insert(now);
         match seen.step {
-            Step::Moved => self.audit.names_moved(now, seen.index),
+            // Only if the query was waiting is one move surely one change.
+            Step::Moved => self.audit.names_moved(now, seen.index, seen.waited < WAITED || self.known.len() <= FEW),
             Step::Missing => self.audit.want_later(now),
             Step::Reset => self.audit.want(),
             Step::First | Step::Same => {}
@@ -372,6 +390,13 @@ impl Services {
         self.setup.sources.names.warn(doubtful.then(|| warning.to_owned()));
     }
 
+    fn put(&mut self, name: &Name, value: Option<Arc<[Instance]>>) {
+        if let Some(value) = value {
+            self.batch.insert(name.clone(), value);
+            self.batch_since.get_or_insert_with(Instant::now);
+        }
+    }
+
     /// A service with route tags has to be read.
     fn mark(&mut self, name: &Name, trusted: bool) {
         if !self.known.contains_key(name) {
@@ -410,7 +435,7 @@ impl Services {
             }
             let value =
                 if trusted { self.hold.gone(name) } else { self.hold.offer(Instant::now(), name, Vec::new(), false) };
-            self.setup.feed.services(value.map(|v| (name.clone(), v)));
+            self.put(name, value);
         }
     }
 
@@ -496,7 +521,7 @@ impl Services {
             self.retries.insert((Instant::now() + Duration::from_secs(1), name.clone()));
         }
         let value = self.hold.offer(Instant::now(), name, read.accepted, trusted);
-        self.setup.feed.services(value.map(|v| (name.clone(), v)));
+        self.put(name, value);
     }
 
     /// Looks for an address or a port that changed alone.
@@ -512,7 +537,7 @@ impl Services {
         let refused = self.no_nodes.is_some_and(|at| now.duration_since(at) < REFUSED);
         if self.known.len() <= FEW || refused {
             let trusted = self.hold.is_trusting();
-            self.audit.spend(now, Duration::from_secs(if self.known.len() <= FEW { 1 } else { 10 }));
+            self.audit.spend(now, Duration::from_millis(if self.known.len() <= FEW { 250 } else { 10_000 }));
             let old = self.known.iter().filter(|(_, known)| since.is_none() || known.asked < since);
             for name in old.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
                 self.mark_known(&name, trusted);
@@ -605,8 +630,14 @@ const WAIT: Duration = Duration::from_secs(30);
 /// The longest that a list waits for the reads it caused.
 const LIST_PAUSE: Duration = Duration::from_millis(250);
 
+/// The longest that a change waits for others of the same round.
+const ROUND: Duration = Duration::from_millis(500);
+
 /// Below Consul's limit of 200 connections per client, with room for others on this machine.
 const MOST_READS: usize = 100;
+
+/// A query that was answered faster than this may have been late.
+const WAITED: Duration = Duration::from_millis(50);
 
 /// That many services are simply read again.
 const FEW: usize = 8;

@@ -155,6 +155,41 @@ async fn one_change_among_many_services_costs_three_calls() {
 }
 
 #[tokio::test]
+async fn a_port_that_changed_in_a_burst_is_found() {
+    for count in [3usize, 30] {
+        let many: Vec<Svc> = (0..count as u16).map(|i| svc(&format!("s{i}"), &format!("i{i}"), 1000 + i)).collect();
+        let (fake, mut w) = fake_with(&many).await;
+        for round in 0..5u16 {
+            // Gone and back elsewhere before anybody asks again; and then something else that explains the index.
+            fake.put(svc("other", "o1", round));
+            if count > FEW {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            fake.remove("n1/i1");
+            fake.put(svc("s1", "i1", 2000 + round));
+            fake.put(svc("marker", &format!("m{round}"), round));
+            let expected = format!("s1:{}", 2000 + round);
+            w.view.until(&expected, 2.0, |v| v.names().split(", ").any(|s| s == expected)).await;
+            tokio::time::sleep(Duration::from_millis(u64::from(round) * 30)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_changed_together_is_published_together() {
+    let (fake, mut w) = fake_with(&[svc("a", "a", 1)]).await;
+    fake.fault("/health/service/", Fault::Delay(Duration::from_millis(100)));
+    w.view.until("both watches", 2.0, |_| fake.saw("index=").len() >= 2).await;
+    fake.put(svc("first", "f", 1));
+    w.view.until("the first", 2.0, |_| fake.saw("/health/service/first").len() == 1).await;
+    for i in 0..10 {
+        fake.put(svc(&format!("s{i}"), &format!("i{i}"), 1));
+    }
+    w.view.until("any of them", 2.0, |v| v.names().contains("s0:") || v.names().contains("s9:")).await;
+    assert_eq!(w.view.services.len(), 12, "{}", w.view.names());
+}
+
+#[tokio::test]
 async fn a_hidden_change_is_found_even_if_the_list_of_nodes_is_forbidden() {
     let many: Vec<Svc> = (0..20).map(|i| svc(&format!("s{i}"), &format!("i{i}"), 1000 + i)).collect();
     let (fake, mut w) = fake_with(&many).await;
