@@ -8,5 +8,6 @@ mod headers;
 mod parsing;
 mod proxy;
 mod routing;
+mod shutdown;
 mod targets;
 mod vocabulary;
