@@ -3,9 +3,11 @@
 #[path = "../testing/mod.rs"]
 mod testing;
 
+mod consul;
 mod headers;
 mod parsing;
 mod proxy;
 mod routing;
+mod shutdown;
 mod targets;
 mod vocabulary;

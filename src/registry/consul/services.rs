@@ -171,11 +171,11 @@ impl Services {
                 event = inbox.recv() => match event {
                     Some(Event::Names(seen, go)) => {
                         self.on_names(seen);
-                        self.wait(go);
+                        self.wait(go, self.doubt.names);
                     }
                     Some(Event::Checks(seen, go)) => {
                         self.on_checks(seen);
-                        self.wait(go);
+                        self.wait(go, self.doubt.checks);
                     }
                     None => return,
                 },
@@ -274,7 +274,12 @@ impl Services {
     }
 
     /// A watch goes on when what it told of is read, so that a burst costs one list and not many.
-    fn wait(&mut self, go: oneshot::Sender<()>) {
+    fn wait(&mut self, go: oneshot::Sender<()>, doubtful: bool) {
+        if doubtful {
+            // What is left out now may be there again without any change that ends a blocking query.
+            let _ = go.send(());
+            return;
+        }
         self.waiting.push((Instant::now() + LIST_PAUSE, go));
     }
 
@@ -598,7 +603,7 @@ async fn watch_names(mut watch: Watch, prefix: Arc<str>, events: mpsc::Sender<Ev
         if events.send(Event::Names(seen, go)).await.is_err() {
             return;
         }
-        rest(gone, cost).await;
+        rest(&mut watch, gone, cost).await;
     }
 }
 
@@ -610,15 +615,17 @@ async fn watch_checks(mut watch: Watch, events: mpsc::Sender<Event>) {
         if events.send(Event::Checks(seen, go)).await.is_err() {
             return;
         }
-        rest(gone, cost).await;
+        rest(&mut watch, gone, cost).await;
     }
 }
 
 /// Until the reads are done; and a list that is long to decode is not asked for all the time.
-async fn rest(gone: oneshot::Receiver<()>, cost: Duration) {
+async fn rest(watch: &mut Watch, gone: oneshot::Receiver<()>, cost: Duration) {
     let started = Instant::now();
-    // It is dropped rather than sent.
-    let _ = gone.await;
+    // Dropped when it may go on, sent when the answer was not believed.
+    if gone.await.is_ok() {
+        watch.disbelieve();
+    }
     if cost > Duration::from_millis(5) {
         tokio::time::sleep((cost * 3).min(Duration::from_secs(1)).saturating_sub(started.elapsed())).await;
     }
