@@ -5,6 +5,7 @@ pub mod log;
 mod pages;
 mod publish;
 mod signals;
+mod tcp;
 mod views;
 mod worker;
 

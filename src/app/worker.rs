@@ -11,10 +11,11 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, oneshot};
 
 use super::edge::Edge;
+use super::tcp::{self as raw, Opened};
 use crate::life::{Phase, Watch};
 use crate::listen;
 use crate::metrics::{Metrics, Shard};
-use crate::proxy::{self, http};
+use crate::proxy::{self, http, tcp};
 use crate::route::LiveTable;
 use crate::upstream::{self, Pools};
 
@@ -51,11 +52,13 @@ async fn run(shard: Shard, setup: Setup, sockets: Vec<Socket>) {
     let Setup { live, proxy, upstream, metrics, mut life } = setup;
     let pools = Pools::new(upstream);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
-    let worker = Rc::new(http::Worker::new(live, proxy, pools, metrics, shard));
+    let strategy = proxy.strategy;
+    let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, None);
+    let proxies = Proxies { http: Rc::new(http::Worker::new(live, proxy, pools, metrics, shard)), tcp: Rc::new(tcp) };
     let open = Rc::new(Open::default());
     let accepting: Vec<_> = sockets
         .into_iter()
-        .map(|socket| tokio::task::spawn_local(accept(socket, worker.clone(), open.clone(), life.clone())))
+        .map(|socket| tokio::task::spawn_local(accept(socket, proxies.clone(), open.clone(), life.clone())))
         .collect();
     life.reached(Phase::Closing).await;
     let all_done = async {
@@ -72,16 +75,41 @@ async fn run(shard: Shard, setup: Setup, sockets: Vec<Socket>) {
     sweep.abort();
 }
 
-async fn accept(socket: Socket, worker: Rc<http::Worker>, open: Rc<Open>, life: Watch) {
+/// What answers, whatever the listener.
+#[derive(Clone)]
+struct Proxies {
+    http: Rc<http::Worker>,
+    tcp: Rc<tcp::Worker>,
+}
+
+async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
     let Socket { listener, edge } = socket;
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("cannot use a listening socket: {error}"),
     };
     let settings = Rc::new(edge.http_listener());
+    let place = tcp::Place { worker: proxies.tcp.clone(), listener: Rc::new(edge.tcp_listener()) };
+    let is_tcp = edge.is_tcp();
     listen::accept(listener, life.clone(), move |stream, remote| {
-        let (edge, settings, worker, life) = (edge.clone(), settings.clone(), worker.clone(), life.clone());
+        let (edge, settings, worker, life) = (edge.clone(), settings.clone(), proxies.http.clone(), life.clone());
         let lease = open.clone().lease();
+        if is_tcp {
+            let place = place.clone();
+            tokio::task::spawn_local(async move {
+                // In boxes of their own, which are gone once bytes flow: idle connections are to be small.
+                let opened = Box::pin(async move { raw::open(&edge, place, stream, remote).await }).await;
+                match opened {
+                    None => {}
+                    Some(Opened::Tunnel(connection, client, target)) => connection.relay(client, target).await,
+                    Some(Opened::Http(stream, peer)) => {
+                        Box::pin(http::serve(stream, peer, settings, worker, life)).await;
+                    }
+                }
+                drop(lease);
+            });
+            return;
+        }
         tokio::task::spawn_local(async move {
             if let Some((stream, peer)) = edge.admit(stream, remote).await {
                 http::serve(stream, peer, settings, worker, life).await;

@@ -1,8 +1,12 @@
 //! Answering for a target.
 
 pub mod http;
+mod preamble;
+pub mod tcp;
 
 use std::time::Duration;
+
+use self::preamble::preamble;
 
 /// What the HTTP proxy does beside forwarding.
 #[derive(Clone, Debug, PartialEq, Eq)]
