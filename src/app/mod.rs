@@ -1,5 +1,6 @@
 //! The only code that knows every part: build, bind, run, drain.
 
+mod dynamic;
 mod edge;
 pub mod log;
 mod pages;
@@ -14,8 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
+use self::dynamic::{Doors, Dynamic};
 use self::edge::{Edge, Sources};
 use self::publish::Publisher;
 use self::signals::Signals;
@@ -38,6 +40,8 @@ pub struct App {
     metrics: Metrics,
     life: Life,
     listeners: Vec<Bound>,
+    /// Bound when the table names ports.
+    dynamic: Vec<listen::Config>,
     admin: Option<Bound>,
 }
 
@@ -45,13 +49,15 @@ impl App {
     /// Binds every socket, without listening: what cannot be had fails here, before anybody hears of us.
     pub fn bind(config: Config) -> anyhow::Result<Self> {
         let metrics = Metrics::new(&config.metrics, config.workers);
-        let listeners = config
-            .listeners
-            .iter()
+        let (dynamic, fixed): (Vec<_>, Vec<_>) =
+            config.listeners.iter().partition(|listener| listener.proto == Proto::TcpDynamic);
+        let dynamic = dynamic.into_iter().cloned().collect();
+        let listeners = fixed
+            .into_iter()
             .map(|listener| listen::bind(listener, if is_data_plane(listener) { config.workers } else { 1 }))
             .collect::<Result<_, _>>()?;
         let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1)).transpose().context("ui")?;
-        Ok(Self { config, live: Arc::default(), metrics, life: Life::new(), listeners, admin })
+        Ok(Self { config, live: Arc::default(), metrics, life: Life::new(), listeners, dynamic, admin })
     }
 
     /// Runs until a signal ends it. `Ok` is a clean end.
@@ -63,7 +69,10 @@ impl App {
         }
         let listeners = self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
         let admin = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
+        let dynamic = self.dynamic.into_iter().map(|config| Dynamic::new(config, &sources));
+        let dynamic = dynamic.collect::<Result<Vec<_>, _>>()?;
         let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
+        let tables = publisher.changes();
         let registry = tokio::select! {
             registry = registry::start(self.config.registry.clone(), publisher) => Arc::new(registry?),
             signal = signals.end() => anyhow::bail!("Caught {signal}. Exiting"),
@@ -86,7 +95,10 @@ impl App {
         }
         let setup =
             Setup { live, proxy: config.proxy.clone(), upstream: config.upstream.clone(), metrics, life: life.watch() };
-        let workers = open(config.workers, listeners, &setup)?;
+        let (workers, doors) = open(config.workers, listeners, &setup)?;
+        for listener in dynamic {
+            listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
+        }
         life.advance(Phase::Serving);
         registry.announce().await;
         let signal = signals.end().await;
@@ -159,12 +171,12 @@ fn with_edge(bound: Bound, sources: &Sources) -> anyhow::Result<(Bound, Arc<Edge
     Ok((bound, edge))
 }
 
-/// Opens every listener and starts the workers.
+/// Opens every listener and starts the workers, which can be given more sockets through their doors.
 fn open(
     workers: usize,
     listeners: Vec<(Bound, Arc<Edge>)>,
     setup: &Setup,
-) -> anyhow::Result<Vec<oneshot::Receiver<()>>> {
+) -> anyhow::Result<(Vec<oneshot::Receiver<()>>, Doors)> {
     let mut sockets: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
     for (bound, edge) in listeners {
         let kind = bound.config.proto.name().to_uppercase();
@@ -174,11 +186,18 @@ fn open(
             continue;
         }
         for (listener, sockets) in bound.open()?.into_iter().zip(&mut sockets) {
-            sockets.push(Socket { listener, edge: edge.clone() });
+            sockets.push(Socket { listener, edge: edge.clone(), until: None });
         }
     }
-    let start = |(number, sockets)| worker::start(number, setup.clone(), sockets);
-    sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>().context("cannot start a worker")
+    let mut doors = Vec::new();
+    let start = |(number, sockets)| {
+        let (door, more) = mpsc::unbounded_channel();
+        doors.push(door);
+        worker::start(number, setup.clone(), sockets, more)
+    };
+    let workers =
+        sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>().context("cannot start a worker")?;
+    Ok((workers, doors))
 }
 
 /// Leave the registry, keep serving for the grace, let nobody new in, finish what is under way.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::edge::Edge;
 use super::tcp::{self as raw, Opened};
@@ -33,14 +33,21 @@ pub(super) struct Setup {
 pub(super) struct Socket {
     pub(super) listener: TcpListener,
     pub(super) edge: Arc<Edge>,
+    /// Accept until whoever holds the other end drops it; `None`: until the process ends.
+    pub(super) until: Option<watch::Receiver<()>>,
 }
 
-/// Starts a worker. The receiver hears when its last connection is done, at the latest after [`Phase::Ended`].
-pub(super) fn start(number: usize, setup: Setup, sockets: Vec<Socket>) -> io::Result<oneshot::Receiver<()>> {
+/// Starts a worker. It opens more sockets when it is told to. The receiver hears when its last connection is done, at the latest after [`Phase::Ended`].
+pub(super) fn start(
+    number: usize,
+    setup: Setup,
+    sockets: Vec<Socket>,
+    more: mpsc::UnboundedReceiver<Socket>,
+) -> io::Result<oneshot::Receiver<()>> {
     let (done, finished) = oneshot::channel();
     thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
         match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
-            Ok(runtime) => runtime.block_on(run(Shard(number), setup, sockets)),
+            Ok(runtime) => runtime.block_on(run(Shard(number), setup, sockets, more)),
             Err(error) => tracing::error!("cannot make the runtime of worker {number}: {error}"),
         }
         let _ = done.send(());
@@ -48,28 +55,34 @@ pub(super) fn start(number: usize, setup: Setup, sockets: Vec<Socket>) -> io::Re
     Ok(finished)
 }
 
-async fn run(shard: Shard, setup: Setup, sockets: Vec<Socket>) {
-    let Setup { live, proxy, upstream, metrics, mut life } = setup;
+async fn run(shard: Shard, setup: Setup, sockets: Vec<Socket>, mut more: mpsc::UnboundedReceiver<Socket>) {
+    let Setup { live, proxy, upstream, metrics, life } = setup;
     let pools = Pools::new(upstream);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
     let strategy = proxy.strategy;
     let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, None);
     let proxies = Proxies { http: Rc::new(http::Worker::new(live, proxy, pools, metrics, shard)), tcp: Rc::new(tcp) };
     let open = Rc::new(Open::default());
-    let accepting: Vec<_> = sockets
-        .into_iter()
-        .map(|socket| tokio::task::spawn_local(accept(socket, proxies.clone(), open.clone(), life.clone())))
-        .collect();
-    life.reached(Phase::Closing).await;
-    let all_done = async {
-        for task in accepting {
-            // A panic is in the log already.
-            let _ = task.await;
-        }
-        open.none().await;
+    let start = |socket| {
+        // Counts as a connection, as long as some may come from it.
+        let lease = open.clone().lease();
+        let accept = accept(socket, proxies.clone(), open.clone(), life.clone());
+        tokio::task::spawn_local(async move {
+            accept.await;
+            drop(lease);
+        });
     };
+    sockets.into_iter().for_each(start);
+    let mut closing = life.clone();
+    loop {
+        tokio::select! {
+            () = closing.reached(Phase::Closing) => break,
+            Some(socket) = more.recv() => start(socket),
+        }
+    }
+    let mut life = life;
     tokio::select! {
-        () = all_done => {}
+        () = open.none() => {}
         () = life.reached(Phase::Ended) => {}
     }
     sweep.abort();
@@ -83,7 +96,7 @@ struct Proxies {
 }
 
 async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
-    let Socket { listener, edge } = socket;
+    let Socket { listener, edge, until } = socket;
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("cannot use a listening socket: {error}"),
@@ -91,7 +104,17 @@ async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
     let settings = Rc::new(edge.http_listener());
     let place = tcp::Place { worker: proxies.tcp.clone(), listener: Rc::new(edge.tcp_listener()) };
     let is_tcp = edge.is_tcp();
-    listen::accept(listener, life.clone(), move |stream, remote| {
+    let mut closing = life.clone();
+    let end = async move {
+        match until {
+            None => closing.reached(Phase::Closing).await,
+            Some(mut until) => tokio::select! {
+                () = closing.reached(Phase::Closing) => {}
+                _ = until.changed() => {}
+            },
+        }
+    };
+    listen::accept_until(listener, end, move |stream, remote| {
         let (edge, settings, worker, life) = (edge.clone(), settings.clone(), proxies.http.clone(), life.clone());
         let lease = open.clone().lease();
         if is_tcp {

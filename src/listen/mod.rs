@@ -6,7 +6,7 @@ pub mod tls;
 
 use std::time::Duration;
 
-pub use accept::accept;
+pub use accept::{accept, accept_until};
 pub use bind::{Bound, Error, bind};
 
 /// One entry of `proxy.addr` or `ui.addr`.
