@@ -254,8 +254,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("proxy.addr", ":80;a=b;c;d=e", "unexpected ;"),
     ("proxy.addr", ":80;tlsciphers=\"x", "unbalanced quotes"),
     ("proxy.addr", ":443;cert.pem;key.pem", "unexpected ;"),
-    ("proxy.addr", ":80;proto=tcp", "proto=tcp is not built yet"),
-    ("proxy.addr", ":80;proto=tcp+sni", "proto=tcp+sni is not built yet"),
+    ("proxy.addr", ":80;proto=grpc", "proto=grpc is not built yet"),
     ("proxy.addr", ":80;proto=grpc", "proto=grpc is not built yet"),
     ("ui.addr", ":1,:2", "ui.addr must contain only one listener"),
     ("ui.addr", ",", "ui.addr must contain only one listener"),
@@ -429,6 +428,32 @@ fn listeners_take_their_options() {
     let json: Value = serde_json::from_str(&config.json).unwrap();
     assert_eq!(json["Listen"][1]["ProxyHeaderTimeout"], 250_000_000);
     assert_eq!(json["Listen"][0]["TLSCiphers"], serde_json::json!([291, 1110]));
+}
+
+#[test]
+fn a_range_of_ports_is_a_listener_each() {
+    let (config, _) = flags(&["-proxy.addr", "127.0.0.1:7000-7002;proto=tcp;rt=1s,[::1]:80-80;proto=udp,:http-alt"]);
+    let got: Vec<_> = config.listeners.iter().map(|l| (l.addr.as_str(), l.proto.name())).collect();
+    assert_eq!(
+        got,
+        [
+            ("127.0.0.1:7000", "tcp"),
+            ("127.0.0.1:7001", "tcp"),
+            ("127.0.0.1:7002", "tcp"),
+            ("[::1]:80", "udp"),
+            (":http-alt", "http"),
+        ]
+    );
+    assert!(config.listeners[..3].iter().all(|l| l.read_timeout == Duration::from_secs(1)));
+    for (addr, reason) in [
+        (":7002-7000;proto=tcp", "lower port first"),
+        (":1-65535;proto=tcp", "1000 ports at most"),
+        (":80-81", "for tcp"),
+        (":80-81;proto=tcp-dynamic", "for tcp"),
+    ] {
+        let message = refused(&["-proxy.addr", addr]).message;
+        assert!(message.contains(reason), "{message}");
+    }
 }
 
 #[test]
