@@ -10,6 +10,7 @@ mod tcp;
 mod views;
 mod worker;
 
+use std::net::UdpSocket;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +22,13 @@ use self::dynamic::{Doors, Dynamic};
 use self::edge::{Edge, Sources};
 use self::publish::Publisher;
 use self::signals::Signals;
-use self::worker::{Setup, Socket};
+use self::worker::{Setup, Socket, Sockets};
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::life::{Life, Phase};
 use crate::listen::{self, Bound, Proto};
 use crate::metrics::Metrics;
+use crate::proxy::udp;
 use crate::registry::{self, Registry};
 use crate::route::LiveTable;
 
@@ -42,6 +44,8 @@ pub struct App {
     listeners: Vec<Bound>,
     /// Bound when the table names ports.
     dynamic: Vec<listen::Config>,
+    /// One socket per worker each.
+    datagrams: Vec<(listen::Config, Vec<UdpSocket>)>,
     admin: Option<Bound>,
 }
 
@@ -49,15 +53,19 @@ impl App {
     /// Binds every socket, without listening: what cannot be had fails here, before anybody hears of us.
     pub fn bind(config: Config) -> anyhow::Result<Self> {
         let metrics = Metrics::new(&config.metrics, config.workers);
-        let (dynamic, fixed): (Vec<_>, Vec<_>) =
-            config.listeners.iter().partition(|listener| listener.proto == Proto::TcpDynamic);
-        let dynamic = dynamic.into_iter().cloned().collect();
-        let listeners = fixed
-            .into_iter()
+        let of = |proto| config.listeners.iter().filter(move |listener| listener.proto == proto);
+        let dynamic = of(Proto::TcpDynamic).cloned().collect();
+        let datagrams = of(Proto::Udp)
+            .map(|listener| Ok((listener.clone(), listen::bind_udp(listener, config.workers)?)))
+            .collect::<Result<_, listen::Error>>()?;
+        let listeners = config
+            .listeners
+            .iter()
+            .filter(|listener| !matches!(listener.proto, Proto::TcpDynamic | Proto::Udp))
             .map(|listener| listen::bind(listener, if is_data_plane(listener) { config.workers } else { 1 }))
             .collect::<Result<_, _>>()?;
         let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1)).transpose().context("ui")?;
-        Ok(Self { config, live: Arc::default(), metrics, life: Life::new(), listeners, dynamic, admin })
+        Ok(Self { config, live: Arc::default(), metrics, life: Life::new(), listeners, dynamic, datagrams, admin })
     }
 
     /// Runs until a signal ends it. `Ok` is a clean end.
@@ -95,7 +103,7 @@ impl App {
         }
         let setup =
             Setup { live, proxy: config.proxy.clone(), upstream: config.upstream.clone(), metrics, life: life.watch() };
-        let (workers, doors) = open(config.workers, listeners, &setup)?;
+        let (workers, doors) = open(config.workers, listeners, self.datagrams, &setup)?;
         for listener in dynamic {
             listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
         }
@@ -175,9 +183,10 @@ fn with_edge(bound: Bound, sources: &Sources) -> anyhow::Result<(Bound, Arc<Edge
 fn open(
     workers: usize,
     listeners: Vec<(Bound, Arc<Edge>)>,
+    datagrams: Vec<(listen::Config, Vec<UdpSocket>)>,
     setup: &Setup,
 ) -> anyhow::Result<(Vec<oneshot::Receiver<()>>, Doors)> {
-    let mut sockets: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
+    let mut sockets: Vec<Sockets> = (0..workers).map(|_| Sockets::default()).collect();
     for (bound, edge) in listeners {
         let kind = bound.config.proto.name().to_uppercase();
         tracing::info!("{kind} proxy listening on {}", bound.config.addr);
@@ -186,7 +195,13 @@ fn open(
             continue;
         }
         for (listener, sockets) in bound.open()?.into_iter().zip(&mut sockets) {
-            sockets.push(Socket { listener, edge: edge.clone(), until: None });
+            sockets.streams.push(Socket { listener, edge: edge.clone(), until: None });
+        }
+    }
+    for (config, bound) in datagrams {
+        tracing::info!("UDP proxy listening on {}", config.addr);
+        for (socket, sockets) in bound.into_iter().zip(&mut sockets) {
+            sockets.datagrams.push((socket, udp::Listener { idle_timeout: config.read_timeout }));
         }
     }
     let mut doors = Vec::new();

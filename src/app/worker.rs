@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
@@ -15,7 +15,7 @@ use super::tcp::{self as raw, Opened};
 use crate::life::{Phase, Watch};
 use crate::listen;
 use crate::metrics::{Metrics, Shard};
-use crate::proxy::{self, http, tcp};
+use crate::proxy::{self, http, tcp, udp};
 use crate::route::LiveTable;
 use crate::upstream::{self, Pools};
 
@@ -37,11 +37,18 @@ pub(super) struct Socket {
     pub(super) until: Option<watch::Receiver<()>>,
 }
 
+/// What a worker begins with.
+#[derive(Default)]
+pub(super) struct Sockets {
+    pub(super) streams: Vec<Socket>,
+    pub(super) datagrams: Vec<(UdpSocket, udp::Listener)>,
+}
+
 /// Starts a worker. It opens more sockets when it is told to. The receiver hears when its last connection is done, at the latest after [`Phase::Ended`].
 pub(super) fn start(
     number: usize,
     setup: Setup,
-    sockets: Vec<Socket>,
+    sockets: Sockets,
     more: mpsc::UnboundedReceiver<Socket>,
 ) -> io::Result<oneshot::Receiver<()>> {
     let (done, finished) = oneshot::channel();
@@ -55,7 +62,7 @@ pub(super) fn start(
     Ok(finished)
 }
 
-async fn run(shard: Shard, setup: Setup, sockets: Vec<Socket>, mut more: mpsc::UnboundedReceiver<Socket>) {
+async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::UnboundedReceiver<Socket>) {
     let Setup { live, proxy, upstream, metrics, life } = setup;
     let pools = Pools::new(upstream);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
@@ -72,7 +79,17 @@ async fn run(shard: Shard, setup: Setup, sockets: Vec<Socket>, mut more: mpsc::U
             drop(lease);
         });
     };
-    sockets.into_iter().for_each(start);
+    sockets.streams.into_iter().for_each(start);
+    for (socket, listener) in sockets.datagrams {
+        let (worker, life, lease) = (proxies.tcp.clone(), life.clone(), open.clone().lease());
+        tokio::task::spawn_local(async move {
+            match tokio::net::UdpSocket::from_std(socket) {
+                Ok(socket) => udp::serve(socket, listener, worker, life).await,
+                Err(error) => tracing::error!("cannot use a socket for datagrams: {error}"),
+            }
+            drop(lease);
+        });
+    }
     let mut closing = life.clone();
     loop {
         tokio::select! {

@@ -255,7 +255,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("proxy.addr", ":80;tlsciphers=\"x", "unbalanced quotes"),
     ("proxy.addr", ":443;cert.pem;key.pem", "unexpected ;"),
     ("proxy.addr", ":80;proto=grpc", "proto=grpc is not built yet"),
-    ("proxy.addr", ":80;proto=grpc", "proto=grpc is not built yet"),
     ("ui.addr", ":1,:2", "ui.addr must contain only one listener"),
     ("ui.addr", ",", "ui.addr must contain only one listener"),
     ("ui.addr", ":x y", "need listening host:port"),

@@ -7,7 +7,7 @@ pub mod tls;
 use std::time::Duration;
 
 pub use accept::{accept, accept_until};
-pub use bind::{Bound, Error, bind};
+pub use bind::{Bound, Error, bind, bind_udp};
 
 /// One entry of `proxy.addr` or `ui.addr`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 pub mod http;
 mod preamble;
 pub mod tcp;
+pub mod udp;
 
 use std::time::Duration;
 

@@ -143,17 +143,6 @@ impl Drop for Connection {
             took: self.begun.elapsed(),
             reason: self.reason,
         };
-        tracing::debug!(
-            "{}: {} {} after {:?}, {} bytes from it and {} to it",
-            ended.remote,
-            ended.target.map_or("", |target| &target.destination.text),
-            ended.reason,
-            ended.took,
-            ended.from_client,
-            ended.from_target,
-        );
-        if let Some(hook) = &worker.hook {
-            hook(&ended);
-        }
+        worker.ended(&ended);
     }
 }

@@ -21,7 +21,7 @@ pub enum Found {
 /// Where a connection can go.
 pub struct Candidates {
     /// The one whose turn it is.
-    pub(super) first: Arc<TargetState>,
+    pub(crate) first: Arc<TargetState>,
     /// To be tried if it cannot be reached.
     pub(super) others: Vec<Arc<TargetState>>,
 }
@@ -36,9 +36,17 @@ impl Worker {
             Some(route) => choose(route, self.strategy, client),
         }
     }
+
+    /// As [`Self::find`], for datagrams.
+    pub(crate) fn find_udp(&self, key: &str, client: IpAddr) -> Found {
+        match self.live.load().table.udp(key) {
+            None => Found::Nothing,
+            Some(route) => choose(route, self.strategy, client),
+        }
+    }
 }
 
-pub(super) fn choose(route: &Route, strategy: Strategy, client: IpAddr) -> Found {
+fn choose(route: &Route, strategy: Strategy, client: IpAddr) -> Found {
     let state = |target: &Target| target.state.share::<TargetState>();
     let turn = match (strategy, route.state.get::<RouteState>()) {
         (Strategy::RoundRobin, Some(state)) => Turn::Nth(state.next_turn()),

@@ -23,13 +23,13 @@ use crate::net::Supplies;
 use crate::route::{LiveTable, Strategy};
 use crate::upstream::Pools;
 
-/// What all connections of one worker share. Never leaves its thread.
+/// What all connections, and sessions of datagrams, of one worker share. Never leaves its thread.
 pub struct Worker {
     live: Arc<LiveTable>,
     strategy: Strategy,
     pools: Pools,
-    metrics: Metrics,
-    shard: Shard,
+    pub(super) metrics: Metrics,
+    pub(super) shard: Shard,
     supplies: Supplies,
     hook: Option<Hook>,
 }
@@ -47,9 +47,25 @@ impl Worker {
         Self { live, strategy, pools, metrics, shard, supplies: Supplies::default(), hook }
     }
 
+    /// Tells whoever wants to know.
+    pub(super) fn ended(&self, ended: &Ended<'_>) {
+        tracing::debug!(
+            "{}: {} {} after {:?}, {} bytes from it and {} to it",
+            ended.remote,
+            ended.target.map_or("", |target| &target.destination.text),
+            ended.reason,
+            ended.took,
+            ended.from_client,
+            ended.from_target,
+        );
+        if let Some(hook) = &self.hook {
+            hook(ended);
+        }
+    }
+
     fn series(&self, family: Family) -> &TcpSeries {
         match family {
-            Family::Port => self.metrics.tcp(),
+            Family::Port | Family::Datagrams => self.metrics.tcp(),
             Family::ServerName => self.metrics.tcp_sni(),
         }
     }
@@ -72,6 +88,8 @@ pub enum Family {
     Port,
     /// tcp+sni and https+tcp+sni: the name that the client asks for.
     ServerName,
+    /// udp: the port, and sessions instead of connections.
+    Datagrams,
 }
 
 /// The worker and the listener of a connection.
