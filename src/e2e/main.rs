@@ -3,4 +3,5 @@
 #[path = "../testing/mod.rs"]
 mod testing;
 
+mod tcp;
 mod vocabulary;
