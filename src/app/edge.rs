@@ -11,16 +11,23 @@ use tokio::net::TcpStream;
 
 use crate::cert::{self, Demand};
 use crate::listen::tls::{AcceptError, Acceptor, Clients, handshake_limit};
-
-use crate::listen;
+use crate::listen::{self, Proto};
 use crate::net::proxy_protocol::{self, Header, Reader};
 use crate::net::{Peer, Rewind, Stream};
-use crate::proxy::http;
+use crate::proxy::{http, tcp};
 
 /// The outer side of one listener.
 pub(super) struct Edge {
     config: listen::Config,
     tls: Option<Arc<Acceptor>>,
+}
+
+/// A connection whose client is known, and nothing else of it.
+pub(super) struct Arrived {
+    pub(super) stream: Rewind<TcpStream>,
+    pub(super) peer: Peer,
+    /// Our end of the socket, whatever a PROXY header says.
+    pub(super) bound: SocketAddr,
 }
 
 /// Certificate sources by name.
@@ -36,7 +43,7 @@ impl Edge {
             (Some(name), None) => anyhow::bail!("listener {}: there is no certificate source {name:?}", config.addr),
             (Some(_), Some(source)) => {
                 let clients = source.authorities().map(|authorities| Clients { authorities, demand: Demand::Required });
-                let (acceptor, warnings) = Acceptor::new(&config, source.store(), clients, ALPN)
+                let (acceptor, warnings) = Acceptor::new(&config, source.store(), clients, alpn(config.proto))
                     .map_err(|error| anyhow::anyhow!("listener {}: {error}", config.addr))?;
                 for warning in warnings {
                     tracing::warn!("listener {}: {warning}", config.addr);
@@ -66,10 +73,47 @@ impl Edge {
         }
     }
 
+    pub(super) fn tcp_listener(&self) -> tcp::Listener {
+        let config = &self.config;
+        tcp::Listener {
+            family: match config.proto {
+                Proto::TcpSni | Proto::HttpsTcpSni => tcp::Family::ServerName,
+                _ => tcp::Family::Port,
+            },
+            idle_timeout: config.read_timeout,
+            write_timeout: config.write_timeout,
+        }
+    }
+
+    pub(super) fn proto(&self) -> Proto {
+        self.config.proto
+    }
+
+    /// Of the TCP family, `https+tcp+sni` among it.
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self.config.proto, Proto::Tcp | Proto::TcpSni | Proto::TcpDynamic | Proto::HttpsTcpSni)
+    }
+
+    /// TLS ends here.
+    pub(super) fn ends_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// For a handshake, or its first message.
+    pub(super) fn handshake_limit(&self) -> Duration {
+        handshake_limit(&self.config)
+    }
+
     /// `None`: the connection was closed here, and why was said where somebody looks for it.
-    pub(super) async fn admit(&self, mut stream: TcpStream, remote: SocketAddr) -> Option<(Stream, Peer)> {
-        let local = stream.local_addr().ok()?;
-        let mut peer = Peer { remote, local, tls: None };
+    pub(super) async fn admit(&self, stream: TcpStream, remote: SocketAddr) -> Option<(Stream, Peer)> {
+        let arrived = self.introduce(stream, remote).await?;
+        self.secure(arrived.stream, arrived.peer).await
+    }
+
+    /// Finds out who the client is. `None` as in [`Self::admit`].
+    pub(super) async fn introduce(&self, mut stream: TcpStream, remote: SocketAddr) -> Option<Arrived> {
+        let bound = stream.local_addr().ok()?;
+        let mut peer = Peer { remote, local: bound, tls: None };
         let mut read = Bytes::new();
         if self.config.proxy_protocol && self.is_trusted(remote) {
             match read_header(&mut stream, self.config.proxy_header_timeout).await {
@@ -85,12 +129,16 @@ impl Edge {
                 }
             }
         }
+        Some(Arrived { stream: Rewind::new(read, stream), peer, bound })
+    }
+
+    /// Ends TLS, if this listener does. `None` as in [`Self::admit`].
+    pub(super) async fn secure(&self, stream: Rewind<TcpStream>, mut peer: Peer) -> Option<(Stream, Peer)> {
         let Some(tls) = &self.tls else {
-            let stream =
-                if read.is_empty() { Stream::Plain(stream) } else { Stream::Rewound(Rewind::new(read, stream)) };
+            let stream = if stream.is_spent() { Stream::Plain(stream.into_parts().1) } else { Stream::Rewound(stream) };
             return Some((stream, peer));
         };
-        match tls.accept(Rewind::new(read, stream), peer.local.ip(), handshake_limit(&self.config)).await {
+        match tls.accept(stream, peer.local.ip(), self.handshake_limit()).await {
             Ok((stream, info)) => {
                 peer.tls = Some(Arc::new(info));
                 Some((Stream::Server(Box::new(stream)), peer))
@@ -123,5 +171,10 @@ fn say(error: &AcceptError, remote: SocketAddr) {
     tracing::debug!("{remote}: TLS handshake: {error}");
 }
 
-/// HTTP/1.1 only, until HTTP/2 is spoken.
-const ALPN: &[&[u8]] = &[b"http/1.1"];
+/// HTTP/1.1 only, until HTTP/2 is spoken. What is spoken on a TCP listener is between client and target.
+fn alpn(proto: Proto) -> &'static [&'static [u8]] {
+    match proto {
+        Proto::Tcp | Proto::TcpDynamic => &[],
+        _ => &[b"http/1.1"],
+    }
+}

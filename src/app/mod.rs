@@ -1,30 +1,35 @@
 //! The only code that knows every part: build, bind, run, drain.
 
 pub mod dev;
+mod dynamic;
 mod edge;
 pub mod log;
 mod pages;
 mod publish;
 mod signals;
+mod tcp;
 mod views;
 mod worker;
 
+use std::net::UdpSocket;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
+use self::dynamic::{Doors, Dynamic};
 use self::edge::{Edge, Sources};
 use self::publish::Publisher;
 use self::signals::Signals;
-use self::worker::{Setup, Socket};
+use self::worker::{Setup, Socket, Sockets};
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::life::{Life, Phase, Watch};
 use crate::listen::{self, Bound, Proto};
 use crate::metrics::Metrics;
+use crate::proxy::udp;
 use crate::registry::{self, Registry};
 use crate::route::LiveTable;
 
@@ -38,6 +43,10 @@ pub struct App {
     metrics: Metrics,
     life: Life,
     listeners: Vec<Bound>,
+    /// Bound when the table names ports.
+    dynamic: Vec<listen::Config>,
+    /// One socket per worker each.
+    datagrams: Vec<(listen::Config, Vec<UdpSocket>)>,
     admin: Option<Bound>,
 }
 
@@ -45,13 +54,19 @@ impl App {
     /// Binds every socket, without listening: what cannot be had fails here, before anybody hears of us.
     pub fn bind(config: Config) -> anyhow::Result<Self> {
         let metrics = Metrics::new(&config.metrics, config.workers);
+        let of = |proto| config.listeners.iter().filter(move |listener| listener.proto == proto);
+        let dynamic = of(Proto::TcpDynamic).cloned().collect();
+        let datagrams = of(Proto::Udp)
+            .map(|listener| Ok((listener.clone(), listen::bind_udp(listener, config.workers)?)))
+            .collect::<Result<_, listen::Error>>()?;
         let listeners = config
             .listeners
             .iter()
+            .filter(|listener| !matches!(listener.proto, Proto::TcpDynamic | Proto::Udp))
             .map(|listener| listen::bind(listener, if is_data_plane(listener) { config.workers } else { 1 }))
             .collect::<Result<_, _>>()?;
         let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1)).transpose().context("ui")?;
-        Ok(Self { config, live: Arc::default(), metrics, life: Life::new(), listeners, admin })
+        Ok(Self { config, live: Arc::default(), metrics, life: Life::new(), listeners, dynamic, datagrams, admin })
     }
 
     /// Runs until a signal ends it. `Ok` is a clean end.
@@ -65,7 +80,10 @@ impl App {
             self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
         let admin: Option<_> = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
         let edges = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
+        let dynamic = self.dynamic.into_iter().map(|config| Dynamic::new(config, &sources));
+        let dynamic = dynamic.collect::<Result<Vec<_>, _>>()?;
         let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
+        let tables = publisher.changes();
         let registry = tokio::select! {
             registry = registry::start(self.config.registry.clone(), publisher) => Arc::new(registry?),
             signal = signals.end() => anyhow::bail!("Caught {signal}. Exiting"),
@@ -90,7 +108,10 @@ impl App {
         }
         let setup =
             Setup { live, proxy: config.proxy.clone(), upstream: config.upstream.clone(), metrics, life: life.watch() };
-        let workers = open(config.workers, listeners, &setup)?;
+        let (workers, doors) = open(config.workers, listeners, self.datagrams, &setup)?;
+        for listener in dynamic {
+            listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
+        }
         life.advance(Phase::Serving);
         registry.announce().await;
         let signal = signals.end().await;
@@ -177,13 +198,14 @@ async fn publish_handshakes(edges: Vec<Arc<Edge>>, mut life: Watch) {
     }
 }
 
-/// Opens every listener and starts the workers.
+/// Opens every listener and starts the workers, which can be given more sockets through their doors.
 fn open(
     workers: usize,
     listeners: Vec<(Bound, Arc<Edge>)>,
+    datagrams: Vec<(listen::Config, Vec<UdpSocket>)>,
     setup: &Setup,
-) -> anyhow::Result<Vec<oneshot::Receiver<()>>> {
-    let mut sockets: Vec<Vec<Socket>> = (0..workers).map(|_| Vec::new()).collect();
+) -> anyhow::Result<(Vec<oneshot::Receiver<()>>, Doors)> {
+    let mut sockets: Vec<Sockets> = (0..workers).map(|_| Sockets::default()).collect();
     for (bound, edge) in listeners {
         let kind = bound.config.proto.name().to_uppercase();
         tracing::info!("{kind} proxy listening on {}", bound.config.addr);
@@ -192,11 +214,24 @@ fn open(
             continue;
         }
         for (listener, sockets) in bound.open()?.into_iter().zip(&mut sockets) {
-            sockets.push(Socket { listener, edge: edge.clone() });
+            sockets.streams.push(Socket { listener, edge: edge.clone(), until: None });
         }
     }
-    let start = |(number, sockets)| worker::start(number, setup.clone(), sockets);
-    sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>().context("cannot start a worker")
+    for (config, bound) in datagrams {
+        tracing::info!("UDP proxy listening on {}", config.addr);
+        for (socket, sockets) in bound.into_iter().zip(&mut sockets) {
+            sockets.datagrams.push((socket, udp::Listener { idle_timeout: config.read_timeout }));
+        }
+    }
+    let mut doors = Vec::new();
+    let start = |(number, sockets)| {
+        let (door, more) = mpsc::unbounded_channel();
+        doors.push(door);
+        worker::start(number, setup.clone(), sockets, more)
+    };
+    let workers =
+        sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>().context("cannot start a worker")?;
+    Ok((workers, doors))
 }
 
 /// Leave the registry, keep serving for the grace, let nobody new in, finish what is under way.

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::watch;
+
 use crate::metrics::Metrics;
 use crate::registry::Publish;
 use crate::route::{LiveTable, Route, Snapshot, Table};
@@ -12,11 +14,19 @@ pub(super) struct Publisher {
     live: Arc<LiveTable>,
     /// Only ever taken by the control plane.
     directory: Mutex<Directory>,
+    changed: watch::Sender<()>,
 }
 
 impl Publisher {
     pub(super) fn new(live: Arc<LiveTable>, metrics: Metrics) -> Self {
-        Self { live, directory: Mutex::new(Directory::new(metrics)) }
+        Self { live, directory: Mutex::new(Directory::new(metrics)), changed: watch::Sender::new(()) }
+    }
+}
+
+impl Publisher {
+    /// Hears of each new table.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 }
 
@@ -27,5 +37,6 @@ impl Publish for Publisher {
 
     fn publish(&self, table: Arc<Table>, page: Arc<str>) {
         self.live.store(Snapshot { table, page });
+        self.changed.send_replace(());
     }
 }

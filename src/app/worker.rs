@@ -2,19 +2,20 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::edge::Edge;
+use super::tcp::{self as raw, Opened};
 use crate::life::{Phase, Watch};
 use crate::listen;
 use crate::metrics::{Metrics, Shard};
-use crate::proxy::{self, http};
+use crate::proxy::{self, http, tcp, udp};
 use crate::route::LiveTable;
 use crate::upstream::{self, Pools};
 
@@ -32,14 +33,28 @@ pub(super) struct Setup {
 pub(super) struct Socket {
     pub(super) listener: TcpListener,
     pub(super) edge: Arc<Edge>,
+    /// Accept until whoever holds the other end drops it; `None`: until the process ends.
+    pub(super) until: Option<watch::Receiver<()>>,
 }
 
-/// Starts a worker. The receiver hears when its last connection is done, at the latest after [`Phase::Ended`].
-pub(super) fn start(number: usize, setup: Setup, sockets: Vec<Socket>) -> io::Result<oneshot::Receiver<()>> {
+/// What a worker begins with.
+#[derive(Default)]
+pub(super) struct Sockets {
+    pub(super) streams: Vec<Socket>,
+    pub(super) datagrams: Vec<(UdpSocket, udp::Listener)>,
+}
+
+/// Starts a worker. It opens more sockets when it is told to. The receiver hears when its last connection is done, at the latest after [`Phase::Ended`].
+pub(super) fn start(
+    number: usize,
+    setup: Setup,
+    sockets: Sockets,
+    more: mpsc::UnboundedReceiver<Socket>,
+) -> io::Result<oneshot::Receiver<()>> {
     let (done, finished) = oneshot::channel();
     thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
         match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
-            Ok(runtime) => runtime.block_on(run(Shard(number), setup, sockets)),
+            Ok(runtime) => runtime.block_on(run(Shard(number), setup, sockets, more)),
             Err(error) => tracing::error!("cannot make the runtime of worker {number}: {error}"),
         }
         let _ = done.send(());
@@ -47,41 +62,94 @@ pub(super) fn start(number: usize, setup: Setup, sockets: Vec<Socket>) -> io::Re
     Ok(finished)
 }
 
-async fn run(shard: Shard, setup: Setup, sockets: Vec<Socket>) {
-    let Setup { live, proxy, upstream, metrics, mut life } = setup;
+async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::UnboundedReceiver<Socket>) {
+    let Setup { live, proxy, upstream, metrics, life } = setup;
     let pools = Pools::new(upstream);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
-    let worker = Rc::new(http::Worker::new(live, proxy, pools, metrics, shard));
+    let strategy = proxy.strategy;
+    let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, None);
+    let proxies = Proxies { http: Rc::new(http::Worker::new(live, proxy, pools, metrics, shard)), tcp: Rc::new(tcp) };
     let open = Rc::new(Open::default());
-    let accepting: Vec<_> = sockets
-        .into_iter()
-        .map(|socket| tokio::task::spawn_local(accept(socket, worker.clone(), open.clone(), life.clone())))
-        .collect();
-    life.reached(Phase::Closing).await;
-    let all_done = async {
-        for task in accepting {
-            // A panic is in the log already.
-            let _ = task.await;
-        }
-        open.none().await;
+    let start = |socket| {
+        // Counts as a connection, as long as some may come from it.
+        let lease = open.clone().lease();
+        let accept = accept(socket, proxies.clone(), open.clone(), life.clone());
+        tokio::task::spawn_local(async move {
+            accept.await;
+            drop(lease);
+        });
     };
+    sockets.streams.into_iter().for_each(start);
+    for (socket, listener) in sockets.datagrams {
+        let (worker, life, lease) = (proxies.tcp.clone(), life.clone(), open.clone().lease());
+        tokio::task::spawn_local(async move {
+            match tokio::net::UdpSocket::from_std(socket) {
+                Ok(socket) => udp::serve(socket, listener, worker, life).await,
+                Err(error) => tracing::error!("cannot use a socket for datagrams: {error}"),
+            }
+            drop(lease);
+        });
+    }
+    let mut closing = life.clone();
+    loop {
+        tokio::select! {
+            () = closing.reached(Phase::Closing) => break,
+            Some(socket) = more.recv() => start(socket),
+        }
+    }
+    let mut life = life;
     tokio::select! {
-        () = all_done => {}
+        () = open.none() => {}
         () = life.reached(Phase::Ended) => {}
     }
     sweep.abort();
 }
 
-async fn accept(socket: Socket, worker: Rc<http::Worker>, open: Rc<Open>, life: Watch) {
-    let Socket { listener, edge } = socket;
+/// What answers, whatever the listener.
+#[derive(Clone)]
+struct Proxies {
+    http: Rc<http::Worker>,
+    tcp: Rc<tcp::Worker>,
+}
+
+async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
+    let Socket { listener, edge, until } = socket;
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!("cannot use a listening socket: {error}"),
     };
     let settings = Rc::new(edge.http_listener());
-    listen::accept(listener, life.clone(), move |stream, remote| {
-        let (edge, settings, worker, life) = (edge.clone(), settings.clone(), worker.clone(), life.clone());
+    let place = tcp::Place { worker: proxies.tcp.clone(), listener: Rc::new(edge.tcp_listener()) };
+    let is_tcp = edge.is_tcp();
+    let mut closing = life.clone();
+    let end = async move {
+        match until {
+            None => closing.reached(Phase::Closing).await,
+            Some(mut until) => tokio::select! {
+                () = closing.reached(Phase::Closing) => {}
+                _ = until.changed() => {}
+            },
+        }
+    };
+    listen::accept_until(listener, end, move |stream, remote| {
+        let (edge, settings, worker, life) = (edge.clone(), settings.clone(), proxies.http.clone(), life.clone());
         let lease = open.clone().lease();
+        if is_tcp {
+            let place = place.clone();
+            tokio::task::spawn_local(async move {
+                // In boxes of their own, which are gone once bytes flow: idle connections are to be small.
+                let opened = Box::pin(async move { raw::open(&edge, place, stream, remote).await }).await;
+                match opened {
+                    None => {}
+                    Some(Opened::Tunnel(connection, client, target)) => connection.relay(client, target).await,
+                    Some(Opened::Http(stream, peer)) => {
+                        Box::pin(http::serve(stream, peer, settings, worker, life)).await;
+                    }
+                }
+                drop(lease);
+            });
+            return;
+        }
         tokio::task::spawn_local(async move {
             if let Some((stream, peer)) = edge.admit(stream, remote).await {
                 http::serve(stream, peer, settings, worker, life).await;

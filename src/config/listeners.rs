@@ -83,7 +83,7 @@ pub(crate) fn parse(
         let mut reader = Reader { settings, key, place, map, failed: false };
         let listener = reader.listener(defaults, sources, interfaces);
         if !reader.failed {
-            listeners.extend(listener);
+            listeners.extend(listener.into_iter().flat_map(each_port));
         }
     }
     listeners
@@ -134,6 +134,7 @@ impl Reader<'_> {
         let proxy_trusted = self.networks();
         let half_close = self.flag("halfclose");
         let addr = addr?;
+        self.check_range(&addr, proto);
         if source.as_ref().is_some_and(|source| source.kind == Kind::VaultPki) && !strict_match {
             strict_match = true;
             self.settings.report.say(
@@ -188,6 +189,16 @@ impl Reader<'_> {
         Some(addr)
     }
 
+    fn check_range(&mut self, addr: &str, proto: Option<Proto>) {
+        let Some((_, ports)) = range(addr) else { return };
+        if ports.is_empty() || ports.len() > MOST_PORTS {
+            self.mistake(&format!("{addr:?}: a range has its lower port first, and {MOST_PORTS} ports at most"));
+        }
+        if !matches!(proto, Some(Proto::Tcp | Proto::TcpSni | Proto::HttpsTcpSni | Proto::Udp) | None) {
+            self.mistake(&format!("{addr:?}: ranges of ports are for tcp, tcp+sni, https+tcp+sni and udp only"));
+        }
+    }
+
     fn proto(&mut self, source: bool, admin: bool) -> Option<Proto> {
         let proto = match self.map.get("proto") {
             None | Some("") => return Some(if source { Proto::Https } else { Proto::Http }),
@@ -207,7 +218,7 @@ impl Reader<'_> {
             (Proto::Grpcs, false) => {
                 self.mistake("proto 'grpcs' requires cert source; write cs=name and define it in proxy.cs")
             }
-            (Proto::Http | Proto::TcpSni | Proto::Grpc, true) => {
+            (Proto::Http | Proto::TcpSni | Proto::Udp | Proto::Grpc, true) => {
                 self.mistake("cert source requires proto 'https', 'tcp', 'tcp-dynamic', 'https+tcp+sni', 'prometheus', or 'grpcs'");
             }
             _ => {}
@@ -370,6 +381,24 @@ fn check_addr(addr: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Host and ports of `host:7000-7010`.
+fn range(addr: &str) -> Option<(&str, std::ops::RangeInclusive<u16>)> {
+    let (host, ports) = addr.rsplit_once(':')?;
+    let (first, last) = ports.split_once('-')?;
+    Some((host, first.parse().ok()?..=last.parse().ok()?))
+}
+
+/// A listener for each port of a range.
+fn each_port(listener: Listener) -> Vec<Listener> {
+    let Some((host, ports)) = range(&listener.config.addr) else { return vec![listener] };
+    let one = |port| {
+        let mut one = listener.clone();
+        one.config.addr = format!("{host}:{port}");
+        one
+    };
+    ports.map(one).collect()
+}
+
 /// fabio has neither default nor minimum here, and spins.
 fn refresh(times: &Times, map: &Map) -> Duration {
     if map.get("refresh").is_none() {
@@ -385,6 +414,7 @@ const PROTOS: &[(&str, Proto)] = &[
     ("tcp+sni", Proto::TcpSni),
     ("tcp-dynamic", Proto::TcpDynamic),
     ("https+tcp+sni", Proto::HttpsTcpSni),
+    ("udp", Proto::Udp),
     ("grpc", Proto::Grpc),
     ("grpcs", Proto::Grpcs),
     ("prometheus", Proto::Prometheus),
@@ -407,6 +437,9 @@ const OPTIONS: &[&str] = &[
     "pxytrusted",
     "halfclose",
 ];
+
+/// Each is a socket per worker.
+const MOST_PORTS: usize = 1000;
 
 /// `pxytimeout` of a listener with `pxyproto`.
 const HEADER_TIMEOUT: i64 = 250_000_000;

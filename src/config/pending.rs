@@ -2,10 +2,10 @@
 //! are marked so in the table of options. When one is built, its word is removed here.
 
 /// `proto=` of listeners.
-pub(crate) const PROTOS: &[&str] = &["tcp", "tcp+sni", "tcp-dynamic", "https+tcp+sni", "grpc", "grpcs"];
+pub(crate) const PROTOS: &[&str] = &["grpc", "grpcs"];
 
 /// `type=` of certificate sources.
-pub(crate) const CERT_TYPES: &[&str] = &["vault", "vault-pki"];
+pub(crate) const CERT_TYPES: &[&str] = &[];
 
 /// Options of certificate sources.
 pub(crate) const CERT_OPTIONS: &[&str] = &[];

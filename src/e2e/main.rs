@@ -10,4 +10,5 @@ mod proxy;
 mod routing;
 mod shutdown;
 mod targets;
+mod tcp;
 mod vocabulary;

@@ -159,10 +159,8 @@ async fn a_dead_consul_delays_the_end_by_seconds_only() {
     let agent = Agent::start(Config::default()).await.expect("a free port on loopback");
     let consul = Consul::at(agent.addr());
     let mut proxy = Start::consul(&consul).property("registry.consul.register.enabled", true).start().await;
-    until(PATIENCE, "its registration", async || {
-        (agent.faults().count("PUT", "/v1/agent/check/") > 0).then_some(())
-    })
-    .await;
+    until(PATIENCE, "its registration", async || (agent.faults().count("PUT", "/v1/agent/check/") > 0).then_some(()))
+        .await;
     agent.faults().add(Rule::new(Fault::Hang).method("PUT"));
     let begun = Instant::now();
     assert_eq!(proxy.ferrio.stop().await, Some(0));

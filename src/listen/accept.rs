@@ -10,12 +10,22 @@ use crate::life::{Phase, Watch};
 
 /// Hands each connection to `each` until [`Phase::Closing`]. Then those that wait in the queue are taken as well, because
 /// closing the socket would reset them.
-pub async fn accept(listener: TcpListener, mut life: Watch, mut each: impl FnMut(TcpStream, SocketAddr)) {
+pub async fn accept(listener: TcpListener, mut life: Watch, each: impl FnMut(TcpStream, SocketAddr)) {
+    accept_until(listener, async move { life.reached(Phase::Closing).await }, each).await;
+}
+
+/// As [`accept`], until `end`.
+pub async fn accept_until(
+    listener: TcpListener,
+    end: impl Future<Output = ()>,
+    mut each: impl FnMut(TcpStream, SocketAddr),
+) {
+    let mut end = std::pin::pin!(end);
     let mut complaint: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
             biased;
-            () = life.reached(Phase::Closing) => break,
+            () = &mut end => break,
             accepted = listener.accept() => accepted,
         };
         match accepted {

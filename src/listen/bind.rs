@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -66,6 +66,40 @@ pub fn bind(config: &Config, workers: usize) -> Result<Bound, Error> {
         vec![first]
     };
     Ok(Bound { config: config.clone(), addr, sockets })
+}
+
+/// Binds one socket for datagrams per worker. They receive from now on; what comes before somebody reads waits.
+pub fn bind_udp(config: &Config, workers: usize) -> Result<Vec<UdpSocket>, Error> {
+    let fail = |cause| Error { addr: config.addr.clone(), cause };
+    let mut addr = resolve(&config.addr).map_err(fail)?;
+    let first = match udp_socket(addr, false) {
+        Err(error) if is_any_v6(addr) && error.kind() != io::ErrorKind::AddrInUse => {
+            addr = SocketAddr::from((Ipv4Addr::UNSPECIFIED, addr.port()));
+            udp_socket(addr, false)
+        }
+        other => other,
+    }
+    .map_err(fail)?;
+    if workers <= 1 {
+        return Ok(vec![first.into()]);
+    }
+    addr = local(&first).map_err(fail)?;
+    drop(first);
+    let sockets = (0..workers).map(|_| udp_socket(addr, true).map(UdpSocket::from));
+    sockets.collect::<Result<_, _>>().map_err(fail)
+}
+
+fn udp_socket(addr: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+    if is_any_v6(addr) {
+        socket.set_only_v6(false)?;
+    }
+    if reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&addr.into())?;
+    Ok(socket)
 }
 
 impl Bound {

@@ -6,8 +6,8 @@ pub mod tls;
 
 use std::time::Duration;
 
-pub use accept::accept;
-pub use bind::{Bound, Error, bind};
+pub use accept::{accept, accept_until};
+pub use bind::{Bound, Error, bind, bind_udp};
 
 /// One entry of `proxy.addr` or `ui.addr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,7 @@ pub enum Proto {
     TcpSni,
     TcpDynamic,
     HttpsTcpSni,
+    Udp,
     Grpc,
     Grpcs,
     Prometheus,
@@ -65,6 +66,7 @@ impl Proto {
             Proto::TcpSni => "tcp+sni",
             Proto::TcpDynamic => "tcp-dynamic",
             Proto::HttpsTcpSni => "https+tcp+sni",
+            Proto::Udp => "udp",
             Proto::Grpc => "grpc",
             Proto::Grpcs => "grpcs",
             Proto::Prometheus => "prometheus",

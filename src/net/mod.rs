@@ -4,13 +4,18 @@
 pub mod client_hello;
 mod peer;
 pub mod proxy_protocol;
+mod relay;
 pub mod rewind;
+mod splice;
 mod stream;
+mod supplies;
 mod timed;
 mod tunnel;
 
 pub use peer::{ClientCertificate, Peer, TlsInfo};
+pub use relay::{End, Limits, Side, relay};
 pub use rewind::Rewind;
 pub use stream::Stream;
+pub use supplies::Supplies;
 pub use timed::{Clock, Timed};
 pub use tunnel::tunnel;

@@ -12,6 +12,7 @@
 //! Specification: <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>
 
 mod crc32c;
+mod write;
 
 use std::fmt;
 use std::io;
@@ -21,6 +22,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use proxy_protocol::ProxyHeader;
 use proxy_protocol::version2::{ProxyAddresses, ProxyTransportProtocol};
 use tokio::io::{AsyncRead, AsyncReadExt};
+
+pub use write::{Facts, v1_line, v2_header};
 
 /// What stood at the beginning of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,22 +92,6 @@ impl Reader {
         }
         Ok(Header::Absent { read: std::mem::take(&mut self.read).freeze() })
     }
-}
-
-/// The line of version 1 that tells a server about a connection: `client` is at the other end, `local` at ours.
-///
-/// TCP4 if both are IPv4 or IPv4-mapped. Else TCP6, whose grammar has no IPv4 literals, hence a mapped one if only one of
-/// them is IPv4.
-pub fn v1_line(client: SocketAddr, local: SocketAddr) -> String {
-    let (from, to) = (client.ip().to_canonical(), local.ip().to_canonical());
-    if let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) {
-        return format!("PROXY TCP4 {from} {to} {} {}\r\n", client.port(), local.port());
-    }
-    let v6 = |ip| match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    format!("PROXY TCP6 {} {} {} {}\r\n", v6(from), v6(to), client.port(), local.port())
 }
 
 enum Step {

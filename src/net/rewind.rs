@@ -24,6 +24,11 @@ impl<T> Rewind<T> {
         (self.read, self.stream)
     }
 
+    /// Everything was given back.
+    pub fn is_spent(&self) -> bool {
+        self.read.is_empty()
+    }
+
     pub fn get_ref(&self) -> &T {
         &self.stream
     }

@@ -20,6 +20,35 @@ pub enum Stream {
     Client(Box<tokio_rustls::client::TlsStream<TcpStream>>),
 }
 
+impl Stream {
+    /// The connection under it.
+    pub fn tcp(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(io) => io,
+            Stream::Rewound(io) => io.get_ref(),
+            Stream::Server(io) => io.get_ref().0.get_ref(),
+            Stream::Client(io) => io.get_ref().0,
+        }
+    }
+
+    /// The connection itself, if its bytes are the bytes of the stream: no TLS, and nothing to give back first.
+    pub fn bare(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Plain(io) => Some(io),
+            Stream::Rewound(io) if io.is_spent() => Some(io.get_ref()),
+            _ => None,
+        }
+    }
+
+    /// The connection itself, if what is written to it goes out as it is.
+    pub fn bare_sink(&self) -> Option<&TcpStream> {
+        match self {
+            Stream::Plain(_) | Stream::Rewound(_) => Some(self.tcp()),
+            Stream::Server(_) | Stream::Client(_) => None,
+        }
+    }
+}
+
 macro_rules! each {
     ($self:ident, $io:ident => $call:expr) => {
         match $self.get_mut() {

@@ -1,8 +1,13 @@
 //! Answering for a target.
 
 pub mod http;
+mod preamble;
+pub mod tcp;
+pub mod udp;
 
 use std::time::Duration;
+
+use self::preamble::preamble;
 
 /// What the HTTP proxy does beside forwarding.
 #[derive(Clone, Debug, PartialEq, Eq)]

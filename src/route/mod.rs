@@ -46,7 +46,7 @@ pub use diff::diff;
 pub use language::parse_text;
 pub use live::{LiveTable, Slot, Snapshot};
 pub use lookup::Candidates;
-pub use options::{HostOption, Options};
+pub use options::{HostOption, Options, ProxyVersion};
 pub use redirect::Redirect;
 pub use table::Table;
 pub use tags::parse_tags;
@@ -170,11 +170,16 @@ impl Default for Settings {
     }
 }
 
-/// Who asks: HTTP requests never see TCP targets, and the reverse.
+/// Who asks: HTTP requests never see TCP targets, and the reverse; datagrams are a third kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     Http,
     Tcp,
+    Udp,
+}
+
+impl Class {
+    const ALL: [Self; 3] = [Self::Http, Self::Tcp, Self::Udp];
 }
 
 /// The beginning of a text that may be megabytes long.

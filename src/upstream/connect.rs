@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::directory::{Endpoint, TargetTls};
@@ -13,10 +14,12 @@ use super::{Config, Error, tls};
 use crate::net::Stream;
 
 /// Connects, within `proxy.dialtimeout` for name, TCP and TLS together.
-pub(super) async fn connect(endpoint: &Endpoint, config: &Config) -> Result<Stream, Error> {
+/// `preamble` is sent before anything else, TLS among it.
+pub(super) async fn connect(endpoint: &Endpoint, config: &Config, preamble: &[u8]) -> Result<Stream, Error> {
     within(config.dial_timeout, async {
-        let stream = dial(endpoint).await.map_err(Error::Connect)?;
+        let mut stream = dial(endpoint).await.map_err(Error::Connect)?;
         set_options(&stream, config).map_err(Error::Connect)?;
+        stream.write_all(preamble).await.map_err(Error::Connect)?;
         match &endpoint.tls {
             None => Ok(Stream::Plain(stream)),
             Some(tls) => secure(stream, tls).await.map_err(Error::Tls),

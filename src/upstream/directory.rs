@@ -5,7 +5,8 @@
 //! connection that uses it is gone.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::metrics::{Metrics, TargetSeries};
@@ -30,6 +31,37 @@ pub struct TargetState {
     pub options: Arc<Options>,
     pub endpoint: Arc<Endpoint>,
     pub series: Arc<TargetSeries>,
+    connections: AtomicUsize,
+}
+
+impl TargetState {
+    /// Counts one connection or session until the guard is dropped.
+    pub fn enter(self: Arc<Self>) -> Entered {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        Entered(self)
+    }
+
+    /// Connections of the TCP family and UDP sessions that are open now, on all workers.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// See [`TargetState::enter`].
+pub struct Entered(Arc<TargetState>);
+
+impl Deref for Entered {
+    type Target = TargetState;
+
+    fn deref(&self) -> &TargetState {
+        &self.0
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A place to connect to. Targets of several routes that lead to the same instance in the same way share one, and with
@@ -125,6 +157,7 @@ impl Directory {
             endpoint: self.endpoint(target),
             series: self.metrics.target(&target.service, &route.host, &route.path, &destination.text),
             destination,
+            connections: AtomicUsize::new(0),
         });
         self.targets.insert(identity, Arc::downgrade(&state));
         self.made += 1;
@@ -138,7 +171,7 @@ impl Directory {
             instance: target.instance.clone(),
             host: destination.host.clone(),
             port: destination.port,
-            tls: matches!(destination.scheme, Scheme::Https | Scheme::Wss).then(|| TargetTls {
+            tls: matches!(destination.scheme, Scheme::Https | Scheme::Wss | Scheme::Tcps).then(|| TargetTls {
                 server_name: match &target.options.host {
                     Some(HostOption::Name(name)) => host_of(name).to_owned(),
                     _ => destination.host.clone(),

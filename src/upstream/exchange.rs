@@ -26,6 +26,8 @@ pub(super) struct Connection {
     pub(super) driver: http1::Connection<TokioIo<Stream>, RequestBody>,
     pub(super) endpoint: u64,
     pub(super) reused: bool,
+    /// Not made for one client.
+    pub(super) shared: bool,
 }
 
 /// The client's body on its way to a target.
@@ -115,6 +117,8 @@ impl Body for RequestBody {
 pub struct Exchange<'a> {
     pub pools: &'a Pools,
     pub endpoint: &'a Endpoint,
+    /// Sent first thing on a connection, which is then for this request only. Empty: connections are shared.
+    pub preamble: &'a [u8],
 }
 
 impl Exchange<'_> {
@@ -124,7 +128,11 @@ impl Exchange<'_> {
     /// fresh connection, if it certainly was not processed: nothing of it was sent, or it is safe to repeat (RFC 9110,
     /// section 9.2.2, or an idempotency key) and nothing of its body was taken.
     pub async fn send(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Error> {
-        let reused = poll_fn(|cx| Poll::Ready(self.pools.reuse(self.endpoint, cx))).await;
+        let reused = if self.preamble.is_empty() {
+            poll_fn(|cx| Poll::Ready(self.pools.reuse(self.endpoint, cx))).await
+        } else {
+            None
+        };
         let Some(connection) = reused else {
             return self.send_fresh(request).await;
         };
@@ -140,7 +148,7 @@ impl Exchange<'_> {
     }
 
     async fn send_fresh(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Error> {
-        let connection = self.pools.fresh(self.endpoint).await?;
+        let connection = self.pools.fresh(self.endpoint, self.preamble).await?;
         self.send_on(connection, request).await.map_err(|failed| failed.error)
     }
 

@@ -13,6 +13,7 @@ use hyper_util::rt::TokioIo;
 use super::directory::Endpoint;
 use super::exchange::{Connection, RequestBody};
 use super::{Config, Error, connect};
+use crate::net::Stream;
 
 /// The pools of one worker. Cheap to clone; never leaves its thread.
 #[derive(Clone)]
@@ -49,8 +50,13 @@ impl Pools {
         None
     }
 
-    pub(super) async fn fresh(&self, endpoint: &Endpoint) -> Result<Connection, Error> {
-        let stream = connect::connect(endpoint, &self.0.config).await?;
+    /// A connection for nobody else, with TLS if the endpoint asks for it. `preamble` is sent before anything else.
+    pub async fn connect(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
+        connect::connect(endpoint, &self.0.config, preamble).await
+    }
+
+    pub(super) async fn fresh(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Connection, Error> {
+        let stream = self.connect(endpoint, preamble).await?;
         let (sender, driver) = http1::Builder::new()
             .preserve_header_case(true)
             .title_case_headers(true)
@@ -59,10 +65,13 @@ impl Pools {
             .handshake::<_, RequestBody>(TokioIo::new(stream))
             .await
             .map_err(|error| Error::Closed(error.into()))?;
-        Ok(Connection { sender, driver, endpoint: endpoint.id, reused: false })
+        Ok(Connection { sender, driver, endpoint: endpoint.id, reused: false, shared: preamble.is_empty() })
     }
 
     pub(super) fn put_back(&self, mut connection: Connection) {
+        if !connection.shared {
+            return;
+        }
         let mut pools = self.0.idle.borrow_mut();
         let idle = pools.entry(connection.endpoint).or_default();
         if idle.len() < self.0.config.max_idle {

@@ -151,3 +151,29 @@ fn consul_settings_fall_back_to_consuls_own_variables() {
         assert_eq!(client(&input).consistency, want);
     }
 }
+
+#[test]
+fn a_range_of_ports_is_a_listener_each() {
+    let (config, _) = flags(&["-proxy.addr", "127.0.0.1:7000-7002;proto=tcp;rt=1s,[::1]:80-80;proto=udp,:http-alt"]);
+    let got: Vec<_> = config.listeners.iter().map(|l| (l.addr.as_str(), l.proto.name())).collect();
+    assert_eq!(
+        got,
+        [
+            ("127.0.0.1:7000", "tcp"),
+            ("127.0.0.1:7001", "tcp"),
+            ("127.0.0.1:7002", "tcp"),
+            ("[::1]:80", "udp"),
+            (":http-alt", "http"),
+        ]
+    );
+    assert!(config.listeners[..3].iter().all(|l| l.read_timeout == Duration::from_secs(1)));
+    for (addr, reason) in [
+        (":7002-7000;proto=tcp", "lower port first"),
+        (":1-65535;proto=tcp", "1000 ports at most"),
+        (":80-81", "for tcp"),
+        (":80-81;proto=tcp-dynamic", "for tcp"),
+    ] {
+        let message = refused(&["-proxy.addr", addr]).message;
+        assert!(message.contains(reason), "{message}");
+    }
+}

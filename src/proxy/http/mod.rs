@@ -25,7 +25,7 @@ use self::request::Asked;
 pub use self::serve::{Listener, Misdirected, serve};
 use crate::metrics::{Metrics, Shard};
 use crate::net::{Clock, Peer};
-use crate::proxy::Config;
+use crate::proxy::{Config, preamble};
 use crate::route::{Access, HostOption, LiveTable, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
 use crate::upstream::{Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
 
@@ -248,7 +248,8 @@ impl Client {
         let clock = self.clock.clone();
         let body = RequestBody::new(body, move || clock.unlimited());
         let mut record = Record::new(target.clone(), worker.shard);
-        let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint };
+        let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
+        let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint, preamble: &preamble };
         match exchange.send(Request::from_parts(head, body)).await {
             Ok(response) => self.pass_on(response, upgrade.as_ref(), record).await,
             Err(error) => {

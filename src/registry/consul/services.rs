@@ -171,11 +171,11 @@ impl Services {
                 event = inbox.recv() => match event {
                     Some(Event::Names(seen, go)) => {
                         self.on_names(seen);
-                        self.wait(go, self.doubt.names);
+                        self.wait(go, self.names_doubt.is_active());
                     }
                     Some(Event::Checks(seen, go)) => {
                         self.on_checks(seen);
-                        self.wait(go, self.doubt.checks);
+                        self.wait(go, self.checks_doubt.is_active());
                     }
                     None => return,
                 },

@@ -42,7 +42,7 @@ impl<'a> Targets<'a> {
     pub(super) fn set_weight(&mut self, weight: Weight, fits: impl Fn(&Add) -> bool) -> bool {
         self.seen.clear();
         let mut any = false;
-        for class in [Class::Http, Class::Tcp] {
+        for class in Class::ALL {
             let fitting = |add: &Add| add.class() == class && fits(add);
             let count = self.list.iter().filter(|(_, add, _)| fitting(add)).count();
             for (_, _, current) in self.list.iter_mut().filter(|(_, add, _)| fitting(add)) {
@@ -54,7 +54,7 @@ impl<'a> Targets<'a> {
     }
 
     pub(super) fn by_class(self) -> impl Iterator<Item = (Class, Vec<Target>)> {
-        [Class::Http, Class::Tcp].into_iter().filter_map(move |class| {
+        Class::ALL.into_iter().filter_map(move |class| {
             let own = self.list.iter().filter(|(_, add, _)| add.class() == class);
             let targets: Vec<_> =
                 own.map(|(prepared, add, weight)| Target::new(add, *weight, prepared.identity)).collect();
