@@ -63,9 +63,8 @@ pub(super) struct Services {
     running: JoinSet<Done>,
     reading: usize,
     hold: Hold,
-    /// Changes of this round, and since when they wait for the rest of it.
-    batch: HashMap<Name, Arc<[Instance]>>,
-    batch_since: Option<Instant>,
+    /// Changes that wait for the rest of their round, and since when.
+    batch: HashMap<Name, (Instant, Arc<[Instance]>)>,
     /// The last answer of each list was good.
     names_well: bool,
     checks_well: bool,
@@ -142,7 +141,6 @@ impl Services {
             reading: 0,
             hold: Hold::default(),
             batch: HashMap::new(),
-            batch_since: None,
             names_well: false,
             checks_well: false,
             unread: 0,
@@ -217,12 +215,7 @@ impl Services {
         for (name, value) in changed {
             self.put(&name, Some(value));
         }
-        // What changed together is published together, but one slow read does not hold up all others for long.
-        let round = self.reading == 0 && self.queue.is_empty();
-        if self.batch_since.is_some_and(|since| round || now.duration_since(since) >= ROUND) {
-            self.batch_since = None;
-            self.setup.feed.services(std::mem::take(&mut self.batch));
-        }
+        self.publish(now);
         self.announce(now);
     }
 
@@ -255,7 +248,7 @@ impl Services {
         if let Some((until, _)) = self.waiting.first() {
             sooner(*until);
         }
-        if let Some(since) = self.batch_since {
+        if let Some(since) = self.batch.values().map(|(since, _)| *since).min() {
             sooner(since + ROUND);
         }
         if self.hold.waits() {
@@ -312,7 +305,7 @@ impl Services {
         self.started.get_or_insert(now);
         match seen.step {
             // Only if the query was waiting is one move surely one change.
-            Step::Moved => self.audit.names_moved(now, seen.index, seen.waited < WAITED || self.known.len() <= FEW),
+            Step::Moved => self.audit.names_moved(now, seen.index, seen.waited < WAITED),
             Step::Missing => self.audit.want_later(now),
             Step::Reset => self.audit.want(),
             Step::First | Step::Same => {}
@@ -397,8 +390,18 @@ impl Services {
 
     fn put(&mut self, name: &Name, value: Option<Arc<[Instance]>>) {
         if let Some(value) = value {
-            self.batch.insert(name.clone(), value);
-            self.batch_since.get_or_insert_with(Instant::now);
+            let since = self.batch.get(name).map_or_else(Instant::now, |(since, _)| *since);
+            self.batch.insert(name.clone(), (since, value));
+        }
+    }
+
+    /// What changed together is published together, so that nobody sees a change before one that was made earlier. But one
+    /// slow read does not hold up all others for long.
+    fn publish(&mut self, now: Instant) {
+        let done = self.reading == 0 && self.queue.is_empty();
+        if done || self.batch.values().any(|(since, _)| now.duration_since(*since) >= ROUND) {
+            let ready = self.batch.extract_if(|_, (since, _)| done || now.duration_since(*since) >= ROUND);
+            self.setup.feed.services(ready.map(|(name, (_, value))| (name, value)));
         }
     }
 
@@ -531,18 +534,23 @@ impl Services {
 
     /// Looks for an address or a port that changed alone.
     fn look_for_hidden(&mut self, now: Instant) {
-        if !self.is_idle() {
+        let few = self.known.len() <= FEW;
+        if few {
+            // No need to know which one: they are read in the same round as what is known to have changed.
+            self.audit.hasten();
+        } else if self.is_idle() {
+            self.audit.judge(now, self.setup.poll);
+        } else {
             return;
         }
-        self.audit.judge(now, self.setup.poll);
         if !self.may_audit() || self.audit.due(now).is_none_or(|at| at > now) {
             return;
         }
         let since = self.audit.begin();
         let refused = self.no_nodes.is_some_and(|at| now.duration_since(at) < REFUSED);
-        if self.known.len() <= FEW || refused {
+        if few || refused {
             let trusted = self.hold.is_trusting();
-            self.audit.spend(now, Duration::from_millis(if self.known.len() <= FEW { 250 } else { 10_000 }));
+            self.audit.spend(now, Duration::from_millis(if few { 250 } else { 10_000 }));
             let old = self.known.iter().filter(|(_, known)| since.is_none() || known.asked < since);
             for name in old.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
                 self.mark_known(&name, trusted);
@@ -647,7 +655,7 @@ const MOST_READS: usize = 100;
 const WAITED: Duration = Duration::from_millis(50);
 
 /// That many services are simply read again.
-const FEW: usize = 8;
+const FEW: usize = 16;
 
 /// After that time the list of nodes is tried again.
 const REFUSED: Duration = Duration::from_secs(600);

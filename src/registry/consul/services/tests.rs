@@ -191,7 +191,7 @@ async fn what_changed_together_is_published_together() {
 
 #[tokio::test]
 async fn a_hidden_change_is_found_even_if_the_list_of_nodes_is_forbidden() {
-    let many: Vec<Svc> = (0..20).map(|i| svc(&format!("s{i}"), &format!("i{i}"), 1000 + i)).collect();
+    let many: Vec<Svc> = (0..30).map(|i| svc(&format!("s{i}"), &format!("i{i}"), 1000 + i)).collect();
     let (fake, mut w) = fake_with(&many).await;
     fake.fault("/internal/", Fault::Status(403, "Permission denied"));
     fake.put(svc("s7", "i7", 5));
