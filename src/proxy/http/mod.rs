@@ -23,7 +23,7 @@ use self::body::Body;
 use self::record::Record;
 use self::request::Asked;
 pub use self::serve::{Listener, Misdirected, serve};
-use crate::metrics::{Metrics, Shard};
+use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::{Config, preamble};
 use crate::route::{Access, HostOption, LiveTable, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
@@ -53,7 +53,14 @@ struct Client {
     peer: Peer,
     clock: Rc<Clock>,
     /// Set when a target has agreed to change the protocol.
-    tunnel: std::cell::RefCell<Option<Upgraded>>,
+    tunnel: std::cell::RefCell<Option<Tunnel>>,
+}
+
+/// A connection that is to speak something else after its last response.
+struct Tunnel {
+    target: Upgraded,
+    /// Counts it while it lasts.
+    _websocket: Option<OpenWebSocket>,
 }
 
 /// What is to be done with a request.
@@ -287,7 +294,8 @@ impl Client {
             head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
             head.headers.insert(UPGRADE, protocol);
             record.status(head.status.as_u16());
-            self.tunnel.replace(Some(upgraded));
+            let websocket = is_websocket(&head.headers).then(|| worker.metrics.http().websocket(worker.shard));
+            self.tunnel.replace(Some(Tunnel { target: upgraded, _websocket: websocket }));
             return Response::from_parts(head, Body::empty().with_record(record));
         }
         worker.rules.remove_hop_by_hop(&mut head.headers);
