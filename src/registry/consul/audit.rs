@@ -80,22 +80,21 @@ impl Audit {
         self.moves.clear();
     }
 
-    /// Does without a judgement: every move is looked after.
-    pub(super) fn hasten(&mut self) {
-        if let Some(since) = self.moved.take() {
-            if !self.wanted || self.since.is_some() {
-                self.wanted = true;
-                self.since = Some(since);
-            }
-            self.moves.clear();
-            self.hiding = false;
-        }
+    /// Does without a judgement. Returns when the names moved, if they did.
+    pub(super) fn hasten(&mut self) -> Option<Instant> {
+        self.moves.clear();
+        self.hiding = false;
+        self.moved.take()
+    }
+
+    /// The earliest time for the next audit, if there was one.
+    pub(super) fn allowed(&self) -> Option<Instant> {
+        self.free.and_then(|at| at.checked_sub(IN_A_ROW))
     }
 
     /// When the next audit is due.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
-        let allowed = self.free.and_then(|at| at.checked_sub(IN_A_ROW)).unwrap_or(now);
-        if self.wanted { Some(allowed.max(now)) } else { self.later }
+        if self.wanted { Some(self.allowed().map_or(now, |at| at.max(now))) } else { self.later }
     }
 
     /// Begins an audit. Returns since when services count as read anew; `None`: none of them does.

@@ -64,7 +64,8 @@ pub(super) struct Services {
     reading: usize,
     hold: Hold,
     /// Changes that wait for the rest of their round, and since when.
-    batch: HashMap<Name, (Instant, Arc<[Instance]>)>,
+    batch: HashMap<Name, Arc<[Instance]>>,
+    batch_since: Option<Instant>,
     /// The last answer of each list was good.
     names_well: bool,
     checks_well: bool,
@@ -83,7 +84,7 @@ pub(super) struct Services {
     /// When the list of nodes was refused: all services are read instead.
     no_nodes: Option<Instant>,
     /// Watches that wait until what they reported is read.
-    waiting: Vec<(Instant, oneshot::Sender<()>)>,
+    waiting: Vec<Waiting>,
 }
 
 #[derive(Default)]
@@ -108,11 +109,18 @@ struct Known {
     trusted: bool,
     /// It was read at least once.
     read: bool,
-    /// When the last read began that was answered.
-    asked: Option<Instant>,
+    /// When its last read began.
+    begun: Option<Instant>,
     failures: u32,
     /// Answers in a row without any instance although the names list the service.
     blank: u32,
+}
+
+/// A watch that told of something. It goes on when this is dropped.
+struct Waiting {
+    not_before: Instant,
+    at_last: Instant,
+    _go: oneshot::Sender<()>,
 }
 
 enum Event {
@@ -121,7 +129,7 @@ enum Event {
 }
 
 enum Done {
-    Read(Name, u64, Instant, Result<Answer<Vec<Entry>>, Error>),
+    Read(Name, u64, Result<Answer<Vec<Entry>>, Error>),
     Audit(Result<Answer<Prints>, Error>),
 }
 
@@ -141,6 +149,7 @@ impl Services {
             reading: 0,
             hold: Hold::default(),
             batch: HashMap::new(),
+            batch_since: None,
             names_well: false,
             checks_well: false,
             unread: 0,
@@ -169,16 +178,17 @@ impl Services {
                 event = inbox.recv() => match event {
                     Some(Event::Names(seen, go)) => {
                         self.on_names(seen);
-                        self.wait(go, self.names_doubt.is_active());
+                        let pause = self.look_at_all();
+                        self.wait(pause, go, self.names_doubt.is_active());
                     }
                     Some(Event::Checks(seen, go)) => {
                         self.on_checks(seen);
-                        self.wait(go, self.checks_doubt.is_active());
+                        self.wait(None, go, self.checks_doubt.is_active());
                     }
                     None => return,
                 },
                 Some(done) = self.running.join_next(), if !self.running.is_empty() => match done {
-                    Ok(Done::Read(name, generation, asked, answer)) => self.on_read(&name, generation, asked, answer),
+                    Ok(Done::Read(name, generation, answer)) => self.on_read(&name, generation, answer),
                     Ok(Done::Audit(answer)) => self.on_audit(answer),
                     Err(_) => return,
                 },
@@ -209,7 +219,7 @@ impl Services {
         self.start_reads();
         let idle = self.is_idle();
         let settled = idle && self.audit.settles(self.setup.poll).is_none();
-        self.waiting.retain(|(until, _)| !settled && *until > now);
+        self.waiting.retain(|w| w.not_before > now || (!settled && w.at_last > now));
         let complete = self.names_well && self.checks_well && idle;
         let changed = self.hold.judge(now, complete, self.is_doubtful());
         for (name, value) in changed {
@@ -245,10 +255,10 @@ impl Services {
         if let Some((retry, _)) = self.retries.first() {
             sooner(*retry);
         }
-        if let Some((until, _)) = self.waiting.first() {
-            sooner(*until);
+        for waiting in &self.waiting {
+            sooner(if waiting.not_before > now { waiting.not_before } else { waiting.at_last });
         }
-        if let Some(since) = self.batch.values().map(|(since, _)| *since).min() {
+        if let Some(since) = self.batch_since {
             sooner(since + ROUND);
         }
         if self.hold.waits() {
@@ -267,13 +277,14 @@ impl Services {
     }
 
     /// A watch goes on when what it told of is read, so that a burst costs one list and not many.
-    fn wait(&mut self, go: oneshot::Sender<()>, doubtful: bool) {
+    fn wait(&mut self, not_before: Option<Instant>, go: oneshot::Sender<()>, doubtful: bool) {
         if doubtful {
             // What is left out now may be there again without any change that ends a blocking query.
             let _ = go.send(());
             return;
         }
-        self.waiting.push((Instant::now() + LIST_PAUSE, go));
+        let now = Instant::now();
+        self.waiting.push(Waiting { not_before: not_before.unwrap_or(now), at_last: now + LIST_PAUSE, _go: go });
     }
 
     fn on_names(&mut self, seen: Result<Seen<Names>, Failure>) {
@@ -390,8 +401,8 @@ impl Services {
 
     fn put(&mut self, name: &Name, value: Option<Arc<[Instance]>>) {
         if let Some(value) = value {
-            let since = self.batch.get(name).map_or_else(Instant::now, |(since, _)| *since);
-            self.batch.insert(name.clone(), (since, value));
+            self.batch.insert(name.clone(), value);
+            self.batch_since.get_or_insert_with(Instant::now);
         }
     }
 
@@ -399,9 +410,9 @@ impl Services {
     /// slow read does not hold up all others for long.
     fn publish(&mut self, now: Instant) {
         let done = self.reading == 0 && self.queue.is_empty();
-        if done || self.batch.values().any(|(since, _)| now.duration_since(*since) >= ROUND) {
-            let ready = self.batch.extract_if(|_, (since, _)| done || now.duration_since(*since) >= ROUND);
-            self.setup.feed.services(ready.map(|(name, (_, value))| (name, value)));
+        if self.batch_since.is_some_and(|since| done || now.duration_since(since) >= ROUND) {
+            self.batch_since = None;
+            self.setup.feed.services(std::mem::take(&mut self.batch));
         }
     }
 
@@ -459,17 +470,17 @@ impl Services {
             let Some(known) = self.known.get_mut(&name) else { continue };
             known.queued = false;
             known.reading = true;
+            known.begun = Some(Instant::now());
             self.reading += 1;
             let (client, generation) = (self.setup.client.clone(), known.generation);
             self.running.spawn(async move {
-                let asked = Instant::now();
                 let answer = client.service(&name).await;
-                Done::Read(name, generation, asked, answer)
+                Done::Read(name, generation, answer)
             });
         }
     }
 
-    fn on_read(&mut self, name: &Name, generation: u64, asked: Instant, answer: Result<Answer<Vec<Entry>>, Error>) {
+    fn on_read(&mut self, name: &Name, generation: u64, answer: Result<Answer<Vec<Entry>>, Error>) {
         self.reading -= 1;
         let Some(known) = self.known.get_mut(name).filter(|k| k.generation == generation) else { return };
         known.reading = false;
@@ -488,7 +499,6 @@ impl Services {
         self.setup.sources.reads.good(answer.index);
         self.unread -= usize::from(!std::mem::replace(&mut known.read, true));
         known.failures = 0;
-        known.asked = Some(asked);
         self.audit.service_read(answer.index);
         if answer.index > self.checks_index {
             self.ahead.insert(name.clone(), answer.index);
@@ -532,35 +542,49 @@ impl Services {
         self.put(name, value);
     }
 
+    /// With few services, all of them are read when the names move, in the same round as those that are known to have
+    /// changed. Returns when the names may be asked for again, so that this does not happen all the time.
+    fn look_at_all(&mut self) -> Option<Instant> {
+        if self.known.len() > FEW {
+            return None;
+        }
+        let since = self.audit.hasten()?;
+        self.audit.begin();
+        self.read_older_than(Some(since));
+        let now = Instant::now();
+        self.audit.spend(now, FEW_READS);
+        self.audit.allowed()
+    }
+
     /// Looks for an address or a port that changed alone.
     fn look_for_hidden(&mut self, now: Instant) {
-        let few = self.known.len() <= FEW;
-        if few {
-            // No need to know which one: they are read in the same round as what is known to have changed.
-            self.audit.hasten();
-        } else if self.is_idle() {
-            self.audit.judge(now, self.setup.poll);
-        } else {
+        if !self.is_idle() {
             return;
         }
+        self.audit.judge(now, self.setup.poll);
         if !self.may_audit() || self.audit.due(now).is_none_or(|at| at > now) {
             return;
         }
         let since = self.audit.begin();
-        let refused = self.no_nodes.is_some_and(|at| now.duration_since(at) < REFUSED);
-        if few || refused {
-            let trusted = self.hold.is_trusting();
-            self.audit.spend(now, Duration::from_millis(if few { 250 } else { 10_000 }));
-            let old = self.known.iter().filter(|(_, known)| since.is_none() || known.asked < since);
-            for name in old.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-                self.mark_known(&name, trusted);
-            }
+        let few = self.known.len() <= FEW;
+        if few || self.no_nodes.is_some_and(|at| now.duration_since(at) < REFUSED) {
+            self.audit.spend(now, if few { FEW_READS } else { MANY_READS });
+            self.read_older_than(since);
             return;
         }
         self.auditing = true;
         let client = self.setup.client.clone();
         let read = async move { Done::Audit(client.get(Keys::NODES, "", Read::default(), lists::shapes).await) };
         self.running.spawn(read);
+    }
+
+    /// Reads all services again but those whose last read began after this.
+    fn read_older_than(&mut self, since: Option<Instant>) {
+        let trusted = self.hold.is_trusting();
+        let old = self.known.iter().filter(|(_, known)| since.is_none() || known.begun < since);
+        for name in old.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.mark_known(&name, trusted);
+        }
     }
 
     fn may_audit(&self) -> bool {
@@ -646,13 +670,17 @@ const WAIT: Duration = Duration::from_secs(30);
 const LIST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The longest that a change waits for others of the same round.
-const ROUND: Duration = Duration::from_millis(500);
+const ROUND: Duration = Duration::from_millis(800);
 
 /// Below Consul's limit of 200 connections per client, with room for others on this machine.
 const MOST_READS: usize = 100;
 
 /// A query that was answered faster than this may have been late.
 const WAITED: Duration = Duration::from_millis(50);
+
+/// The share of time for reading all services, if they are few, and if they are many.
+const FEW_READS: Duration = Duration::from_millis(250);
+const MANY_READS: Duration = Duration::from_secs(10);
 
 /// That many services are simply read again.
 const FEW: usize = 16;
