@@ -29,6 +29,8 @@ pub struct Listener {
 /// Serves a socket until [`Phase::Closing`], and then the sessions that are in use until they pause for a moment.
 pub async fn serve(socket: UdpSocket, listener: Listener, worker: Rc<Worker>, mut life: Watch) {
     let Ok(local) = socket.local_addr() else { return };
+    // A new socket does not know yet that it can send, and what cannot be sent at once is lost.
+    let _ = socket.writable().await;
     let socket = Rc::new(Socket {
         socket,
         local,
@@ -286,7 +288,10 @@ async fn connect(endpoint: &Endpoint) -> io::Result<UdpSocket> {
         };
         let socket = UdpSocket::bind(any).await?;
         match socket.connect(addr).await {
-            Ok(()) => return Ok(socket),
+            Ok(()) => {
+                socket.writable().await?;
+                return Ok(socket);
+            }
             Err(error) => last = error,
         }
     }

@@ -15,12 +15,17 @@ use crate::net::Stream;
 
 /// Connects, within `proxy.dialtimeout` for name, TCP and TLS together.
 /// `preamble` is sent before anything else, TLS among it.
-pub(super) async fn connect(endpoint: &Endpoint, config: &Config, preamble: &[u8]) -> Result<Stream, Error> {
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    tls: Option<&TargetTls>,
+    config: &Config,
+    preamble: &[u8],
+) -> Result<Stream, Error> {
     within(config.dial_timeout, async {
         let mut stream = dial(endpoint).await.map_err(Error::Connect)?;
         set_options(&stream, config).map_err(Error::Connect)?;
         stream.write_all(preamble).await.map_err(Error::Connect)?;
-        match &endpoint.tls {
+        match tls {
             None => Ok(Stream::Plain(stream)),
             Some(tls) => secure(stream, tls).await.map_err(Error::Tls),
         }

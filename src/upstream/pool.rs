@@ -52,7 +52,12 @@ impl Pools {
 
     /// A connection for nobody else, with TLS if the endpoint asks for it. `preamble` is sent before anything else.
     pub async fn connect(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
-        connect::connect(endpoint, &self.0.config, preamble).await
+        connect::connect(endpoint, endpoint.tls.as_ref(), &self.0.config, preamble).await
+    }
+
+    /// As [`Self::connect`], without TLS whatever the endpoint asks for.
+    pub async fn connect_plain(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
+        connect::connect(endpoint, None, &self.0.config, preamble).await
     }
 
     pub(super) async fn fresh(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Connection, Error> {

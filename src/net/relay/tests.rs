@@ -104,7 +104,8 @@ async fn an_idle_connection_holds_nothing() {
         let Ends { mut client, mut target } = ends;
         let mut got = vec![0; big.len()];
         let (sent, read) = tokio::join!(client.write_all(&big), target.read_exact(&mut got));
-        (sent.unwrap(), read.unwrap());
+        sent.unwrap();
+        read.unwrap();
         // A round trip: the relay has seen that there is no more.
         target.write_all(b"x").await.unwrap();
         client.read_exact(&mut got[..1]).await.unwrap();

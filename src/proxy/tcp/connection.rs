@@ -6,6 +6,7 @@ use super::{Candidates, Ended, Found, Place, Reason};
 use crate::net::client_hello::ClientHello;
 use crate::net::{End, Limits, Peer, Side, Stream, relay};
 use crate::proxy::preamble;
+use crate::route::Scheme;
 use crate::upstream::Entered;
 
 /// Counts from accepting to the end, whatever the end is. Dropped before it is over, it was cut.
@@ -79,7 +80,13 @@ impl Connection {
         for target in std::iter::once(first).chain(others) {
             let preamble = preamble(target.options.proxy_protocol, &self.peer, hello);
             let target = target.enter();
-            let connected = self.place.worker.pools.connect(&target.endpoint, &preamble).await;
+            let pools = &self.place.worker.pools;
+            // Routes of a port may lead to HTTP targets, of which host and port count, as in fabio.
+            let connected = if target.destination.scheme == Scheme::Tcps {
+                pools.connect(&target.endpoint, &preamble).await
+            } else {
+                pools.connect_plain(&target.endpoint, &preamble).await
+            };
             match connected {
                 Ok(stream) => {
                     self.target = Some(target);
