@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::{Client, Worker};
+use super::{Client, Tunnel, Worker};
 use crate::life::{Phase, Watch};
 use crate::net::{Clock, Peer, Stream, Timed, tunnel};
 
@@ -79,14 +79,15 @@ pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: R
         tracing::debug!("{}: {error}", client.peer.remote);
         return;
     }
-    let Some(mut upgraded) = client.tunnel.take() else { return };
+    let Some(Tunnel { mut upgraded, mut record, _open }) = client.tunnel.take() else { return };
     let parts = connection.into_parts();
     client.clock.unlimited();
     let mut stream = parts.io.into_inner();
     tokio::select! {
         copied = tunnel(&mut stream, &mut upgraded.stream, &parts.read_buf, &upgraded.read) => {
-            if let Err(error) = copied {
-                tracing::debug!("{}: {error}", client.peer.remote);
+            match copied {
+                Ok(copied) => record.copied(copied.forth, copied.back),
+                Err(error) => tracing::debug!("{}: {error}", client.peer.remote),
             }
         }
         () = life.reached(Phase::Closing) => {}
