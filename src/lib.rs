@@ -36,6 +36,7 @@
 //! | `config` | route, registry, consul, upstream, proxy, listen, admin, metrics, cert, auth, access_log, limit, life, net, fetch |
 //! | `app` | everything |
 
+pub mod access_log;
 pub mod admin;
 pub mod app;
 pub mod cert;

@@ -24,6 +24,7 @@ use self::edge::{Edge, Sources};
 use self::publish::Publisher;
 use self::signals::Signals;
 use self::worker::{Setup, Socket, Sockets};
+use crate::access_log;
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::life::{Life, Phase, Watch};
@@ -41,6 +42,7 @@ pub struct App {
     config: Config,
     live: Arc<LiveTable>,
     metrics: Metrics,
+    access_log: Option<access_log::Log>,
     life: Life,
     listeners: Vec<Bound>,
     /// Bound when the table names ports.
@@ -59,6 +61,7 @@ impl App {
         let datagrams = of(Proto::Udp)
             .map(|listener| Ok((listener.clone(), listen::bind_udp(listener, config.workers)?)))
             .collect::<Result<_, listen::Error>>()?;
+        let access_log = start_access_log(&config)?;
         let listeners = config
             .listeners
             .iter()
@@ -66,12 +69,22 @@ impl App {
             .map(|listener| listen::bind(listener, if is_data_plane(listener) { config.workers } else { 1 }))
             .collect::<Result<_, _>>()?;
         let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1)).transpose().context("ui")?;
-        Ok(Self { config, live: Arc::default(), metrics, life: Life::new(), listeners, dynamic, datagrams, admin })
+        Ok(Self {
+            config,
+            live: Arc::default(),
+            metrics,
+            access_log,
+            life: Life::new(),
+            listeners,
+            dynamic,
+            datagrams,
+            admin,
+        })
     }
 
     /// Runs until a signal ends it. `Ok` is a clean end.
     pub async fn run(self) -> anyhow::Result<()> {
-        let mut signals = Signals::new().context("cannot listen to signals")?;
+        let mut signals = Signals::new(self.access_log.clone()).context("cannot listen to signals")?;
         let mut sources = Sources::new();
         for source in &self.config.cert_sources {
             sources.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
@@ -88,7 +101,11 @@ impl App {
             registry = registry::start(self.config.registry.clone(), publisher) => Arc::new(registry?),
             signal = signals.end() => anyhow::bail!("Caught {signal}. Exiting"),
         };
-        let Self { config, live, metrics, life, .. } = self;
+        let Self { config, live, metrics, access_log, life, .. } = self;
+        tokio::spawn(metrics.clone().run(life.watch()));
+        if let Some(log) = &access_log {
+            tokio::spawn(watch_access_log(log.clone()));
+        }
         if let (Some((bound, edge)), Some(admin)) = (admin, &config.admin) {
             let state = views::state(admin, &config, &live, &registry, &life.watch());
             tracing::info!("Admin server access mode {:?}", admin.access.name());
@@ -106,8 +123,14 @@ impl App {
                 return Ok(());
             }
         }
-        let setup =
-            Setup { live, proxy: config.proxy.clone(), upstream: config.upstream.clone(), metrics, life: life.watch() };
+        let setup = Setup {
+            live,
+            proxy: config.proxy.clone(),
+            upstream: config.upstream.clone(),
+            metrics,
+            access_log: access_log.clone(),
+            life: life.watch(),
+        };
         let (workers, doors) = open(config.workers, listeners, self.datagrams, &setup)?;
         for listener in dynamic {
             listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
@@ -119,6 +142,9 @@ impl App {
         tokio::select! {
             () = shut_down(&config.life, &registry, &life, workers) => tracing::info!("Down"),
             signal = signals.end() => tracing::warn!("Caught {signal} again. Exiting at once"),
+        }
+        if let Some(log) = access_log {
+            log.flush(LAST_MOMENT);
         }
         Ok(())
     }
@@ -150,6 +176,32 @@ pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) 
             ExitCode::SUCCESS
         }
         Err(error) => fail(&format!("{error:#}"), log),
+    }
+}
+
+/// Opens the access log, if there is to be one.
+fn start_access_log(config: &Config) -> anyhow::Result<Option<access_log::Log>> {
+    let Some(config) = &config.access_log else {
+        tracing::info!("Access logging disabled");
+        return Ok(None);
+    };
+    let log = access_log::Log::start(config.clone())
+        .with_context(|| format!("log.access.target: cannot write to {}", config.target))?;
+    tracing::info!("Writing access log to {}", config.target);
+    Ok(Some(log))
+}
+
+/// Says and counts what the access log has lost.
+async fn watch_access_log(log: access_log::Log) {
+    let mut known = 0;
+    loop {
+        tokio::time::sleep(LOG_WATCH).await;
+        let dropped = log.dropped();
+        if dropped > known {
+            tracing::warn!("{} lines of the access log were lost: {} is too slow", dropped - known, log.target());
+            ::metrics::counter!(crate::metrics::names::ACCESS_LOG_DROPPED).absolute(dropped);
+            known = dropped;
+        }
     }
 }
 
@@ -264,4 +316,6 @@ pub const SUBCOMMANDS: &[&str] = &["dev"];
 /// Watches, admin, metrics: mostly waiting.
 const CONTROL_THREADS: usize = 2;
 const PUBLISH_HANDSHAKES: Duration = Duration::from_secs(5);
+/// Also how often at most it is said.
+const LOG_WATCH: Duration = Duration::from_secs(5);
 const LAST_MOMENT: Duration = Duration::from_millis(500);

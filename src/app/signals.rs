@@ -5,6 +5,8 @@ use std::io;
 
 use tokio::signal::unix::{self, SignalKind};
 
+use crate::access_log::{Log, Target};
+
 /// A signal that asks for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
@@ -25,25 +27,37 @@ pub(super) struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
     hang_up: unix::Signal,
+    access_log: Option<Log>,
 }
 
 impl Signals {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(access_log: Option<Log>) -> io::Result<Self> {
         Ok(Self {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
             hang_up: unix::signal(SignalKind::hangup())?,
+            access_log,
         })
     }
 
-    /// The next signal that asks for the end. There is nothing to reload, so SIGHUP is only mentioned.
+    /// The next signal that asks for the end. SIGHUP reopens the file of the access log; there is nothing else to reload.
     pub(super) async fn end(&mut self) -> Signal {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return Signal::Terminate,
                 _ = self.interrupt.recv() => return Signal::Interrupt,
-                _ = self.hang_up.recv() => tracing::info!("Caught SIGHUP. Ignoring"),
+                _ = self.hang_up.recv() => self.hung_up(),
             }
+        }
+    }
+
+    fn hung_up(&self) {
+        match &self.access_log {
+            Some(log) if matches!(log.target(), Target::File(_)) => {
+                tracing::info!("Caught SIGHUP. Opening the access log again");
+                log.reopen();
+            }
+            _ => tracing::info!("Caught SIGHUP. Ignoring"),
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::edge::Edge;
 use super::tcp::{self as raw, Opened};
+use crate::access_log;
 use crate::life::{Phase, Watch};
 use crate::listen;
 use crate::metrics::{Metrics, Shard};
@@ -26,6 +27,7 @@ pub(super) struct Setup {
     pub(super) proxy: proxy::Config,
     pub(super) upstream: upstream::Config,
     pub(super) metrics: Metrics,
+    pub(super) access_log: Option<access_log::Log>,
     pub(super) life: Watch,
 }
 
@@ -63,12 +65,14 @@ pub(super) fn start(
 }
 
 async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::UnboundedReceiver<Socket>) {
-    let Setup { live, proxy, upstream, metrics, life } = setup;
+    let Setup { live, proxy, upstream, metrics, access_log, life } = setup;
     let pools = Pools::new(upstream);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
     let strategy = proxy.strategy;
     let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, None);
-    let proxies = Proxies { http: Rc::new(http::Worker::new(live, proxy, pools, metrics, shard)), tcp: Rc::new(tcp) };
+    let logger = access_log.map(|log| log.logger());
+    let proxies =
+        Proxies { http: Rc::new(http::Worker::new(live, proxy, pools, metrics, shard, logger)), tcp: Rc::new(tcp) };
     let open = Rc::new(Open::default());
     let start = |socket| {
         // Counts as a connection, as long as some may come from it.

@@ -42,6 +42,8 @@ pub use reference::reference;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub log: Log,
+    /// `None`: no access log.
+    pub access_log: Option<crate::access_log::Config>,
     pub listeners: Vec<crate::listen::Config>,
     /// What `cert_source` of the listeners and of the admin listener refer to; each name once.
     pub cert_sources: Vec<crate::cert::CertSource>,

@@ -175,10 +175,22 @@ options! {
         "bytes in one request target";
 
     // The logs.
-    log_access_target: String = "log.access.target", Text, "", "1.4.1", Pending("requests would not be logged"),
-        "where the access log goes: stdout, or nothing for none";
-    log_access_format: String = "log.access.format", Text, "common", "1.4.1", Inert("the access log is not built yet"),
-        "common, combined or a format of $fields";
+    log_access_target: String = "log.access.target", Text, "", "1.4.1", Built,
+        "where the access log goes: stdout, or nothing for none; new: stderr, file:PATH, syslog:ADDRESS (/dev/log, host:port, tcp://host:port)";
+    log_access_format: String = "log.access.format", Text, "common", "1.4.1", Built,
+        "common, combined, new json, or a format of $fields";
+    log_access_all: bool = "log.access.all", Bool, "false", OURS, Built,
+        "also log requests without a route, 401, 403, redirects, own errors, and the ends of WebSockets and TCP connections";
+    log_access_filter: String = "log.access.filter", Choice(&["", "errors"]), "", OURS, Built,
+        "errors: log only requests with a status from 400 on or that ended early";
+    log_access_sample: i64 = "log.access.sample", Kind::Int { min: 1, max: i64::MAX }, "1", OURS, Built,
+        "log one of so many requests; those with a status from 500 on are always logged";
+    log_access_masquery: Vec<String> = "log.access.masquery", List, "", OURS, Built,
+        "query parameters whose values are logged as ***, as in token,password; * for all";
+    log_access_rotate: i64 = "log.access.rotate", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
+        "put a file aside as PATH.1 when it would grow beyond so many bytes; 0: never. SIGHUP opens the file again";
+    log_access_keep: i64 = "log.access.keep", Kind::Int { min: 0, max: 1000 }, "5", OURS, Built,
+        "how many files that were put aside are kept";
     log_level: String = "log.level", Text, "INFO", "1.5.3", Built,
         "TRACE, DEBUG, INFO, WARN, ERROR or FATAL";
     log_routes_format: String = "log.routes.format", Text, "delta", "1.4.1", Built,

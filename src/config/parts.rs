@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{admin, cert, life, listen, metrics, proxy, registry, route, upstream};
+use crate::{access_log, admin, cert, life, listen, metrics, proxy, registry, route, upstream};
 
 use super::environment::Environment;
 use super::listeners::{self, Listener, Times};
@@ -69,6 +69,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     let metrics = metrics(settings, machine);
     let admin = admin_listener.clone().map(|listener| admin(settings, listener));
     let log = log(settings);
+    let access_log = access_log(settings);
     let workers = workers(settings, environment, machine);
     unbuilt(settings);
 
@@ -101,6 +102,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     let listeners = lists.listeners.into_iter().map(|listener| listener.config).collect();
     Some(Config {
         log,
+        access_log,
         listeners,
         cert_sources,
         admin,
@@ -353,6 +355,32 @@ fn log(settings: &mut Settings) -> Log {
         Level::Info
     });
     Log { level }
+}
+
+/// `None` also if something is wrong with it. Without a target nobody looks at the rest, as in fabio.
+fn access_log(settings: &mut Settings) -> Option<access_log::Config> {
+    let values = settings.values.clone();
+    if values.log_access_target.is_empty() {
+        return None;
+    }
+    let target = access_log::Target::parse(&values.log_access_target)
+        .map_err(|error| settings.mistake("log.access.target", &error.to_string()));
+    let format = access_log::Format::parse(&values.log_access_format)
+        .map_err(|error| settings.mistake("log.access.format", &error.to_string()));
+    let target = target.ok()?;
+    if values.log_access_rotate > 0 && !matches!(target, access_log::Target::File(_)) {
+        settings.warn("log.access.rotate", "only a file can be rotated; this changes nothing");
+    }
+    Some(access_log::Config {
+        target,
+        format: format.ok()?,
+        all: values.log_access_all,
+        sample: u64::try_from(values.log_access_sample).unwrap_or(1),
+        only_errors: values.log_access_filter == "errors",
+        mask: access_log::Mask::new(values.log_access_masquery.iter().map(String::as_str)),
+        rotate: u64::try_from(values.log_access_rotate).unwrap_or(0),
+        keep: usize::try_from(values.log_access_keep).unwrap_or(0),
+    })
 }
 
 fn metrics(settings: &mut Settings, machine: &Machine) -> Option<metrics::Config> {

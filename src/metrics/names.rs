@@ -66,6 +66,8 @@ pub const TLS_HANDSHAKES: &str = "ferrio_tls_handshakes_total";
 pub const TLS_RESUMED: &str = "ferrio_tls_resumed_total";
 /// Counter {listener, version, cipher}: successful TLS handshakes.
 pub const TLS_CIPHERS: &str = "ferrio_tls_ciphers_total";
+/// Counter: lines of the access log that were lost.
+pub const ACCESS_LOG_DROPPED: &str = "ferrio_access_log_dropped_total";
 /// Counter: targets that share a series because there are too many label sets.
 pub const SERIES_OVERFLOW: &str = "ferrio_metrics_series_overflow_total";
 
@@ -106,6 +108,7 @@ pub const OWN: &[Own] = &[
     Own { name: TLS_HANDSHAKES, kind: Kind::Counter, help: "TLS handshakes." },
     Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
     Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },
+    Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, help: "Lines of the access log that were lost." },
     Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
 ];
 

@@ -168,7 +168,6 @@ fn what_is_not_built_refuses_to_start() {
     let asks = |key: &str| match key {
         "proxy.auth" => "name=a;type=basic;file=x",
         "proxy.gzip.contenttype" => "^text/",
-        "log.access.target" => "stdout",
         _ => "true",
     };
     for spec in OPTIONS.iter().filter(|spec| matches!(spec.status, Status::Pending(_))) {

@@ -5,6 +5,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use http::{Method, Response, StatusCode};
 
 use super::body::Body;
+use crate::access_log::Outcome;
 use crate::upstream;
 
 /// Why a request was not passed on. What the client did wrong is said in the body.
@@ -49,7 +50,15 @@ impl Refusal {
             Refusal::NoTarget => (StatusCode::SERVICE_UNAVAILABLE, ""),
             Refusal::Scheme => (StatusCode::INTERNAL_SERVER_ERROR, ""),
         };
-        let mut response = text_answer(status, text);
+        let mut response = mark(
+            text_answer(status, text),
+            match self {
+                Refusal::AccessDenied => Outcome::Denied,
+                Refusal::Unauthorized => Outcome::Unauthorized,
+                Refusal::NoTarget => Outcome::NoTarget,
+                _ => Outcome::Refused,
+            },
+        );
         if self.ends_connection() {
             response.headers_mut().insert(http::header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -99,7 +108,7 @@ pub(crate) fn no_route(status: u16, page: &str) -> Response<Body> {
         let kind = if looks_like_html(page) { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     }
-    response
+    mark(response, Outcome::NoRoute)
 }
 
 pub(crate) fn redirect(code: u16, location: &str, method: &Method) -> Response<Body> {
@@ -117,6 +126,16 @@ pub(crate) fn redirect(code: u16, location: &str, method: &Method) -> Response<B
     let mut response = Response::new(Body::full(body));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
+    mark(response, Outcome::Redirect)
+}
+
+/// What the access log says about one of our own answers.
+pub(crate) fn outcome(response: &Response<Body>) -> Outcome {
+    response.extensions().get().copied().unwrap_or(Outcome::Own)
+}
+
+fn mark(mut response: Response<Body>, outcome: Outcome) -> Response<Body> {
+    response.extensions_mut().insert(outcome);
     response
 }
 

@@ -43,7 +43,11 @@ impl Body {
     }
 
     pub(crate) fn with_record(mut self, record: Record) -> Self {
-        self.record = Some(record);
+        if http_body::Body::is_end_stream(&self) {
+            record.ended(true);
+        } else {
+            self.record = Some(record);
+        }
         self
     }
 
@@ -62,11 +66,13 @@ impl Body {
         self
     }
 
-    fn over(&mut self) {
+    fn over(&mut self, whole: bool) {
         if let Some(done) = self.done.take() {
             done();
         }
-        self.record = None;
+        if let Some(record) = self.record.take() {
+            record.ended(whole);
+        }
     }
 }
 
@@ -89,8 +95,14 @@ impl http_body::Body for Body {
             }
             return Poll::Pending;
         }
-        if http_body::Body::is_end_stream(this) || matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            this.over();
+        if let (Some(record), Poll::Ready(Some(Ok(frame)))) = (&mut this.record, &polled)
+            && let Some(data) = frame.data_ref()
+        {
+            record.sent(data.len());
+        }
+        let failed = matches!(polled, Poll::Ready(Some(Err(_))));
+        if failed || http_body::Body::is_end_stream(this) || matches!(polled, Poll::Ready(None)) {
+            this.over(!failed);
         }
         polled
     }

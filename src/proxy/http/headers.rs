@@ -83,7 +83,7 @@ impl Rules {
         let mut text = String::with_capacity(128);
         let _ = write!(text, "{ip}");
         let ip = value(&text);
-        let scheme = self.scheme(headers, facts);
+        let scheme = self.scheme(headers, facts.peer);
 
         if let Some(name) = &self.client_ip {
             headers.insert(name.clone(), ip.clone());
@@ -135,7 +135,7 @@ impl Rules {
     }
 
     /// The scheme that the client used: what one of the two headers says, else what we see.
-    fn scheme(&self, headers: &HeaderMap, facts: &Facts<'_>) -> Cow<'static, [u8]> {
+    pub(crate) fn scheme(&self, headers: &HeaderMap, peer: &Peer) -> Cow<'static, [u8]> {
         let proto = first(headers, &X_FORWARDED_PROTO).filter(|value| !value.is_empty());
         let forwarded = first(headers, &FORWARDED).filter(|value| !value.is_empty());
         match (proto, forwarded) {
@@ -148,7 +148,7 @@ impl Rules {
             _ => {}
         }
         let websocket = first(headers, &UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
-        Cow::Borrowed(match (websocket, facts.peer.tls.is_some()) {
+        Cow::Borrowed(match (websocket, peer.tls.is_some()) {
             (true, true) => b"wss",
             (true, false) => b"ws",
             (false, true) => b"https",

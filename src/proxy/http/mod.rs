@@ -5,6 +5,7 @@
 
 mod answer;
 mod body;
+mod facts;
 mod headers;
 mod record;
 mod request;
@@ -20,9 +21,11 @@ use hyper::body::Incoming;
 
 use self::answer::Refusal;
 use self::body::Body;
+use self::facts::Facts;
 use self::record::Record;
 use self::request::Asked;
 pub use self::serve::{Listener, Misdirected, serve};
+use crate::access_log::Logger;
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::{Config, preamble};
@@ -37,12 +40,21 @@ pub struct Worker {
     pools: Pools,
     metrics: Metrics,
     shard: Shard,
+    /// `None`: no access log.
+    logger: Option<Rc<Logger>>,
 }
 
 impl Worker {
-    pub fn new(live: Arc<LiveTable>, config: Config, pools: Pools, metrics: Metrics, shard: Shard) -> Self {
+    pub fn new(
+        live: Arc<LiveTable>,
+        config: Config,
+        pools: Pools,
+        metrics: Metrics,
+        shard: Shard,
+        logger: Option<Logger>,
+    ) -> Self {
         let rules = headers::Rules::new(&config);
-        Self { live, config, rules, pools, metrics, shard }
+        Self { live, config, rules, pools, metrics, shard, logger: logger.map(Rc::new) }
     }
 }
 
@@ -56,11 +68,11 @@ struct Client {
     tunnel: std::cell::RefCell<Option<Tunnel>>,
 }
 
-/// A connection that is to speak something else after its last response.
+/// What is left of a request once the protocol has changed. Counted and logged when it is dropped.
 struct Tunnel {
-    target: Upgraded,
-    /// Counts it while it lasts.
-    _websocket: Option<OpenWebSocket>,
+    upgraded: Upgraded,
+    record: Record,
+    _open: Option<OpenWebSocket>,
 }
 
 /// What is to be done with a request.
@@ -75,7 +87,17 @@ struct Forward {
 }
 
 impl Client {
-    async fn handle(&self, mut request: Request<Incoming>) -> Response<Body> {
+    async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
+        let logger = self.worker.logger.as_ref();
+        let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
+        let response = self.respond(request, &mut facts).await;
+        let Some(facts) = facts.filter(|facts| facts.all()) else { return response };
+        let record = Record::own(response.status().as_u16(), answer::outcome(&response), self.worker.shard, facts);
+        response.map(|body| body.with_record(record))
+    }
+
+    /// Takes the facts if the request goes to a target.
+    async fn respond(&self, mut request: Request<Incoming>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
         let worker = &*self.worker;
         let host = match request::asked(&mut request, worker.config.max_target_size) {
             Ok(Asked::Path(host)) => host,
@@ -91,9 +113,12 @@ impl Client {
         if let Some(name) = &worker.rules.request_id {
             request.headers_mut().insert(name.clone(), request_id());
         }
+        if let Some(facts) = facts {
+            facts.received(request.headers(), &worker.rules, &self.peer);
+        }
         match self.plan(&request, &host) {
             Plan::Answer(response) => response,
-            Plan::Forward(forward) => self.forward(request, &host, forward).await,
+            Plan::Forward(forward) => self.forward(request, &host, forward, facts.take()).await,
         }
     }
 
@@ -215,7 +240,13 @@ impl Client {
         }
     }
 
-    async fn forward(&self, request: Request<Incoming>, host: &str, forward: Forward) -> Response<Body> {
+    async fn forward(
+        &self,
+        request: Request<Incoming>,
+        host: &str,
+        forward: Forward,
+        mut log: Option<Box<Facts>>,
+    ) -> Response<Body> {
         let worker = &*self.worker;
         let Forward { target, path_and_query } = forward;
         let (mut head, body) = request.into_parts();
@@ -248,20 +279,23 @@ impl Client {
             head.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         head.version = Version::HTTP_11;
+        if let Some(log) = &mut log {
+            log.forwarded(&head.headers, &path_and_query, is_websocket(&head.headers));
+        }
         let mut uri = UriParts::default();
         uri.path_and_query = Some(path_and_query);
         head.uri = Uri::from_parts(uri).expect("a path alone is a valid URI");
 
         let clock = self.clock.clone();
         let body = RequestBody::new(body, move || clock.unlimited());
-        let mut record = Record::new(target.clone(), worker.shard);
+        let mut record = Record::new(target.clone(), worker.shard, log);
         let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
         let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint, preamble: &preamble };
         match exchange.send(Request::from_parts(head, body)).await {
             Ok(response) => self.pass_on(response, upgrade.as_ref(), record).await,
             Err(error) => {
                 tracing::error!("{} {}: {}", target.service, target.destination.text, error.chain());
-                record.status(answer::status_of(&error).as_u16());
+                record.failed(answer::status_of(&error).as_u16(), error.reason());
                 answer::failed(&error)
             }
         }
@@ -286,17 +320,19 @@ impl Client {
             let upgraded = if matches { body.upgrade().await } else { None };
             let (Some(upgraded), Some(protocol)) = (upgraded, agreed) else {
                 tracing::error!("a target changed to a protocol that nobody asked for");
-                record.status(StatusCode::BAD_GATEWAY.as_u16());
+                record.failed(StatusCode::BAD_GATEWAY.as_u16(), "upgrade");
                 return answer::bad_gateway();
             };
             worker.rules.remove_hop_by_hop(&mut head.headers);
             head.headers.remove(http::header::CONTENT_LENGTH);
             head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+            let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
             head.headers.insert(UPGRADE, protocol);
             record.status(head.status.as_u16());
-            let websocket = is_websocket(&head.headers).then(|| worker.metrics.http().websocket(worker.shard));
-            self.tunnel.replace(Some(Tunnel { target: upgraded, _websocket: websocket }));
-            return Response::from_parts(head, Body::empty().with_record(record));
+            record.upgraded(websocket);
+            let open = websocket.then(|| worker.metrics.http().websocket(worker.shard));
+            self.tunnel.replace(Some(Tunnel { upgraded, record, _open: open }));
+            return Response::from_parts(head, Body::empty());
         }
         worker.rules.remove_hop_by_hop(&mut head.headers);
         if head.status == StatusCode::NO_CONTENT {

@@ -79,14 +79,15 @@ pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: R
         tracing::debug!("{}: {error}", client.peer.remote);
         return;
     }
-    let Some(Tunnel { target: mut upgraded, _websocket }) = client.tunnel.take() else { return };
+    let Some(Tunnel { mut upgraded, mut record, _open }) = client.tunnel.take() else { return };
     let parts = connection.into_parts();
     client.clock.unlimited();
     let mut stream = parts.io.into_inner();
     tokio::select! {
         copied = tunnel(&mut stream, &mut upgraded.stream, &parts.read_buf, &upgraded.read) => {
-            if let Err(error) = copied {
-                tracing::debug!("{}: {error}", client.peer.remote);
+            match copied {
+                Ok(copied) => record.copied(copied.forth, copied.back),
+                Err(error) => tracing::debug!("{}: {error}", client.peer.remote),
             }
         }
         () = life.reached(Phase::Closing) => {}
