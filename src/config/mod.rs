@@ -7,6 +7,7 @@ mod agent;
 mod auth;
 mod bgp;
 mod certificates;
+mod compression;
 mod document;
 pub mod duration;
 mod environment;

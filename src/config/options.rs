@@ -155,8 +155,12 @@ options! {
         "add includeSubdomains to Strict-Transport-Security";
     proxy_header_sts_preload: bool = "proxy.header.sts.preload", Bool, "false", "1.5.7", Built,
         "add preload to Strict-Transport-Security";
-    proxy_gzip_contenttype: String = "proxy.gzip.contenttype", Regex, "", "1.3.4", Pending("responses would not be compressed"),
-        "responses whose Content-Type fits are compressed; empty: none";
+    proxy_gzip_contenttype: String = "proxy.gzip.contenttype", Regex, "", "1.3.4", Built,
+        "responses whose Content-Type fits are compressed with gzip; empty: none";
+    proxy_gzip_minsize: i64 = "proxy.gzip.minsize", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
+        "responses that are known to be smaller are not compressed, in bytes";
+    proxy_compress: Vec<String> = "proxy.compress", List, "", OURS, Built,
+        "codings offered, the preferred one first, of gzip, br and zstd; gzip always if proxy.gzip.contenttype is set, whose types are meant (a common set if it is empty)";
     proxy_grpcmaxrxmsgsize: i64 = "proxy.grpcmaxrxmsgsize", Kind::Size { min: 0, max: i64::MAX }, "4194304", "1.6.1", Inert(GRPC),
         "largest gRPC message that is received, in bytes";
     proxy_grpcmaxtxmsgsize: i64 = "proxy.grpcmaxtxmsgsize", Kind::Size { min: 0, max: i64::MAX }, "4194304", "1.6.1", Inert(GRPC),

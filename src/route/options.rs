@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use super::{Access, Redirect, path};
 
 /// Options of a target, raw and parsed.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// As written, in order of keys. Also those that mean nothing to us.
     pub raw: BTreeMap<String, String>,
@@ -19,6 +19,8 @@ pub struct Options {
     pub access: Access,
     /// Name of a scheme in `proxy.auth`.
     pub auth: Option<String>,
+    /// False for `compress=off`: responses are never compressed here. Default: true.
+    pub compress: bool,
     pub tls_skip_verify: bool,
     pub proxy_protocol: bool,
     pub register: Option<Arc<str>>,
@@ -29,6 +31,24 @@ pub enum HostOption {
     /// The address of the target.
     Destination,
     Name(String),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            raw: BTreeMap::new(),
+            strip: None,
+            prepend: None,
+            host: None,
+            redirect: None,
+            access: Access::default(),
+            auth: None,
+            compress: true,
+            tls_skip_verify: false,
+            proxy_protocol: false,
+            register: None,
+        }
+    }
 }
 
 impl Options {
@@ -69,6 +89,7 @@ impl Options {
             redirect,
             access,
             auth: filled("auth").map(str::to_owned),
+            compress: !matches!(given("compress"), Some("off" | "false")),
             tls_skip_verify: given("tlsskipverify") == Some("true"),
             proxy_protocol: given("pxyproto") == Some("true"),
             register: filled("register").map(Into::into),

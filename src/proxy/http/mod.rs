@@ -5,7 +5,9 @@
 
 mod answer;
 mod body;
+mod compress;
 mod headers;
+mod packed;
 mod record;
 mod request;
 mod serve;
@@ -20,6 +22,8 @@ use hyper::body::Incoming;
 
 use self::answer::Refusal;
 use self::body::Body;
+use self::compress::Wish;
+pub use self::compress::{Coding, Compression};
 use self::record::Record;
 use self::request::Asked;
 pub use self::serve::{Listener, Misdirected, serve};
@@ -212,6 +216,10 @@ impl Client {
         let worker = &*self.worker;
         let Forward { target, path_and_query } = forward;
         let (mut head, body) = request.into_parts();
+        let wish = match &worker.config.compression {
+            Some(compression) if target.options.compress => Some(compression.wish(&head)),
+            _ => None,
+        };
         let upgrade = headers::upgrade(&head.headers, head.version, &head.method);
         let chunked = head.headers.contains_key(TRANSFER_ENCODING);
         let facts =
@@ -250,7 +258,7 @@ impl Client {
         let mut record = Record::new(target.clone(), worker.shard);
         let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint };
         match exchange.send(Request::from_parts(head, body)).await {
-            Ok(response) => self.pass_on(response, upgrade.as_ref(), record).await,
+            Ok(response) => self.pass_on(response, upgrade.as_ref(), wish, record).await,
             Err(error) => {
                 tracing::error!("{} {}: {}", target.service, target.destination.text, error.chain());
                 record.status(answer::status_of(&error).as_u16());
@@ -263,6 +271,7 @@ impl Client {
         &self,
         response: Response<crate::upstream::ResponseBody>,
         asked: Option<&HeaderValue>,
+        wish: Option<Wish>,
         mut record: Record,
     ) -> Response<Body> {
         let (mut head, body) = response.into_parts();
@@ -294,9 +303,26 @@ impl Client {
             head.headers.remove(http::header::CONTENT_LENGTH);
         }
         worker.rules.secure_transport(&mut head.headers, &self.peer);
+        let coding = match (wish, &worker.config.compression) {
+            (Some(wish), Some(compression)) => {
+                compression.apply(wish, &mut head, http_body::Body::size_hint(&body).exact())
+            }
+            _ => None,
+        };
+        let body = match coding {
+            None => Body::target(body),
+            Some(coding) => match Body::packed(body, coding) {
+                Ok(body) => body,
+                Err(error) => {
+                    tracing::error!("cannot compress with {}: {error}", coding.name());
+                    record.status(StatusCode::BAD_GATEWAY.as_u16());
+                    return answer::bad_gateway();
+                }
+            },
+        };
         head.version = Version::HTTP_11;
         record.status(head.status.as_u16());
-        Response::from_parts(head, Body::target(body).with_record(record))
+        Response::from_parts(head, body.with_record(record))
     }
 }
 
