@@ -38,6 +38,7 @@
 
 pub mod admin;
 pub mod app;
+pub mod auth;
 pub mod cert;
 pub mod config;
 pub mod consul;

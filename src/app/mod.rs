@@ -20,6 +20,7 @@ use self::edge::{Edge, Sources};
 use self::publish::Publisher;
 use self::signals::Signals;
 use self::worker::{Setup, Socket};
+use crate::auth::Auth;
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::life::{Life, Phase};
@@ -61,6 +62,7 @@ impl App {
         for source in &self.config.cert_sources {
             sources.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
         }
+        let auth = Auth::start(&self.config.auth, &self.life.watch())?;
         let listeners = self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
         let admin = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
         let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
@@ -84,8 +86,14 @@ impl App {
                 return Ok(());
             }
         }
-        let setup =
-            Setup { live, proxy: config.proxy.clone(), upstream: config.upstream.clone(), metrics, life: life.watch() };
+        let setup = Setup {
+            live,
+            proxy: config.proxy.clone(),
+            auth,
+            upstream: config.upstream.clone(),
+            metrics,
+            life: life.watch(),
+        };
         let workers = open(config.workers, listeners, &setup)?;
         life.advance(Phase::Serving);
         registry.announce().await;

@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, oneshot};
 
 use super::edge::Edge;
+use crate::auth::Auth;
 use crate::life::{Phase, Watch};
 use crate::listen;
 use crate::metrics::{Metrics, Shard};
@@ -23,6 +24,7 @@ use crate::upstream::{self, Pools};
 pub(super) struct Setup {
     pub(super) live: Arc<LiveTable>,
     pub(super) proxy: proxy::Config,
+    pub(super) auth: Arc<Auth>,
     pub(super) upstream: upstream::Config,
     pub(super) metrics: Metrics,
     pub(super) life: Watch,
@@ -48,10 +50,10 @@ pub(super) fn start(number: usize, setup: Setup, sockets: Vec<Socket>) -> io::Re
 }
 
 async fn run(shard: Shard, setup: Setup, sockets: Vec<Socket>) {
-    let Setup { live, proxy, upstream, metrics, mut life } = setup;
+    let Setup { live, proxy, auth, upstream, metrics, mut life } = setup;
     let pools = Pools::new(upstream);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
-    let worker = Rc::new(http::Worker::new(live, proxy, pools, metrics, shard));
+    let worker = Rc::new(http::Worker::new(live, proxy, auth, pools, metrics, shard));
     let open = Rc::new(Open::default());
     let accepting: Vec<_> = sockets
         .into_iter()

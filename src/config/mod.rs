@@ -50,6 +50,7 @@ pub struct Config {
     pub admin: Option<crate::admin::Config>,
     pub registry: crate::registry::Config,
     pub proxy: crate::proxy::Config,
+    pub auth: crate::auth::Config,
     pub upstream: crate::upstream::Config,
     pub metrics: crate::metrics::Config,
     pub life: crate::life::Config,

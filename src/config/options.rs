@@ -109,7 +109,7 @@ options! {
         "listeners: [host]:port;opt=val;...,[host]:port;... with proto, cs, rt, wt, it, strictmatch, tlsmin, tlsmax, tlsciphers, pxyproto, pxytimeout, refresh, and new pxytrusted, halfclose";
     proxy_cs: String = "proxy.cs", Pairs, "", "1.2", Built,
         "certificate sources: cs=name;type=file;cert=path;key=path,...";
-    proxy_auth: String = "proxy.auth", Pairs, "", "1.5.11", Pending("routes with auth= would be open"),
+    proxy_auth: String = "proxy.auth", Pairs, "", "1.5.11", Built,
         "authorisation schemes: name=n;type=basic;file=htpasswd;realm=r;refresh=5s,...";
     proxy_localip: String = "proxy.localip", Address, "", "1.0.5", Built,
         "own address for by= in the Forwarded header; default: the first address that others can reach";

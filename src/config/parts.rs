@@ -97,6 +97,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     };
     let insecure = values.insecure;
     let lists = Lists { listeners, admin: admin_listener, schemes, peers };
+    let auth = auth::config(&lists.schemes);
     let json = json::dump(settings, &lists, &registry, &proxy, machine);
     let listeners = lists.listeners.into_iter().map(|listener| listener.config).collect();
     Some(Config {
@@ -106,6 +107,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         admin,
         registry,
         proxy,
+        auth,
         upstream,
         metrics,
         life,

@@ -27,6 +27,7 @@ pub use self::compress::{Coding, Compression};
 use self::record::Record;
 use self::request::Asked;
 pub use self::serve::{Listener, Misdirected, serve};
+use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::Config;
@@ -38,15 +39,23 @@ pub struct Worker {
     live: Arc<LiveTable>,
     config: Config,
     rules: headers::Rules,
+    auth: Arc<Auth>,
     pools: Pools,
     metrics: Metrics,
     shard: Shard,
 }
 
 impl Worker {
-    pub fn new(live: Arc<LiveTable>, config: Config, pools: Pools, metrics: Metrics, shard: Shard) -> Self {
+    pub fn new(
+        live: Arc<LiveTable>,
+        config: Config,
+        auth: Arc<Auth>,
+        pools: Pools,
+        metrics: Metrics,
+        shard: Shard,
+    ) -> Self {
         let rules = headers::Rules::new(&config);
-        Self { live, config, rules, pools, metrics, shard }
+        Self { live, config, rules, auth, pools, metrics, shard }
     }
 }
 
@@ -63,6 +72,15 @@ struct Client {
 /// What is to be done with a request.
 enum Plan {
     Forward(Forward),
+    Redirect {
+        code: u16,
+        location: String,
+    },
+    /// Only for those whom these schemes let in.
+    Guarded {
+        schemes: String,
+        plan: Box<Plan>,
+    },
     Answer(Response<Body>),
 }
 
@@ -88,9 +106,23 @@ impl Client {
         if let Some(name) = &worker.rules.request_id {
             request.headers_mut().insert(name.clone(), request_id());
         }
-        match self.plan(&request, &host) {
+        let mut plan = self.plan(&request, &host);
+        if let Plan::Guarded { schemes, plan: guarded } = plan {
+            let asked = auth::Request { headers: request.headers() };
+            if let Err(refusal) = worker.auth.check(&schemes, &asked).await {
+                return answer::unauthorized(refusal);
+            }
+            plan = *guarded;
+        }
+        match plan {
             Plan::Answer(response) => response,
+            Plan::Redirect { code, location } => {
+                worker.metrics.http().redirected(worker.shard, code);
+                answer::redirect(code, &location, request.method())
+            }
             Plan::Forward(forward) => self.forward(request, &host, forward).await,
+            // Never made twice; closed all the same.
+            Plan::Guarded { .. } => Refusal::Unauthorized.answer(),
         }
     }
 
@@ -143,16 +175,14 @@ impl Client {
             if !self.is_permitted(target, request.headers()) {
                 return Some(Plan::Answer(Refusal::AccessDenied.answer()));
             }
-            if let Some(scheme) = &options.auth {
-                // No scheme is configured yet; a route that asks for one stays closed.
-                tracing::error!("unknown auth scheme '{scheme}'");
-                return Some(Plan::Answer(Refusal::Unauthorized.answer()));
-            }
-            if let Some((code, location)) = location {
-                self.worker.metrics.http().redirected(self.worker.shard, code);
-                return Some(Plan::Answer(answer::redirect(code, &location, request.method())));
-            }
-            return Some(self.plan_forward(request, target, cleaned));
+            let plan = match location {
+                Some((code, location)) => Plan::Redirect { code, location },
+                None => self.plan_forward(request, target, cleaned),
+            };
+            return Some(match &options.auth {
+                None => plan,
+                Some(schemes) => Plan::Guarded { schemes: schemes.clone(), plan: Box::new(plan) },
+            });
         }
         None
     }
