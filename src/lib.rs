@@ -39,6 +39,7 @@
 pub mod access_log;
 pub mod admin;
 pub mod app;
+pub mod auth;
 pub mod cert;
 pub mod config;
 pub mod consul;

@@ -25,6 +25,7 @@ use self::publish::Publisher;
 use self::signals::Signals;
 use self::worker::{Setup, Socket, Sockets};
 use crate::access_log;
+use crate::auth::Auth;
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::life::{Life, Phase, Watch};
@@ -89,6 +90,7 @@ impl App {
         for source in &self.config.cert_sources {
             sources.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
         }
+        let auth = Auth::start(&self.config.auth, &self.life.watch())?;
         let listeners: Vec<_> =
             self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
         let admin: Option<_> = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
@@ -126,6 +128,7 @@ impl App {
         let setup = Setup {
             live,
             proxy: config.proxy.clone(),
+            auth,
             upstream: config.upstream.clone(),
             metrics,
             access_log: access_log.clone(),

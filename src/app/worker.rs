@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use super::edge::Edge;
 use super::tcp::{self as raw, Opened};
 use crate::access_log;
+use crate::auth::Auth;
 use crate::life::{Phase, Watch};
 use crate::listen;
 use crate::metrics::{Metrics, Shard};
@@ -25,6 +26,7 @@ use crate::upstream::{self, Pools};
 pub(super) struct Setup {
     pub(super) live: Arc<LiveTable>,
     pub(super) proxy: proxy::Config,
+    pub(super) auth: Arc<Auth>,
     pub(super) upstream: upstream::Config,
     pub(super) metrics: Metrics,
     pub(super) access_log: Option<access_log::Log>,
@@ -65,14 +67,16 @@ pub(super) fn start(
 }
 
 async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::UnboundedReceiver<Socket>) {
-    let Setup { live, proxy, upstream, metrics, access_log, life } = setup;
+    let Setup { live, proxy, auth, upstream, metrics, access_log, life } = setup;
     let pools = Pools::new(upstream);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
     let strategy = proxy.strategy;
     let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, None);
     let logger = access_log.map(|log| log.logger());
-    let proxies =
-        Proxies { http: Rc::new(http::Worker::new(live, proxy, pools, metrics, shard, logger)), tcp: Rc::new(tcp) };
+    let proxies = Proxies {
+        http: Rc::new(http::Worker::new(live, proxy, auth, pools, metrics, shard, logger)),
+        tcp: Rc::new(tcp),
+    };
     let open = Rc::new(Open::default());
     let start = |socket| {
         // Counts as a connection, as long as some may come from it.

@@ -3,6 +3,7 @@
 use super::kvlist;
 use super::settings::Settings;
 use super::{duration, suggest::near};
+use crate::auth;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scheme {
@@ -71,6 +72,19 @@ pub(crate) fn parse(settings: &mut Settings, text: &str) -> Vec<Scheme> {
         }
     }
     schemes
+}
+
+/// The part's own form.
+pub(crate) fn config(schemes: &[Scheme]) -> auth::Config {
+    let scheme = |scheme: &Scheme| auth::SchemeConfig {
+        name: scheme.name.clone(),
+        realm: scheme.realm.clone(),
+        kind: auth::Kind::Basic(auth::BasicConfig {
+            file: scheme.file.clone().into(),
+            refresh: (scheme.refresh > 0).then(|| duration::positive(scheme.refresh)),
+        }),
+    };
+    auth::Config { schemes: schemes.iter().map(scheme).collect() }
 }
 
 const KEY: &str = "proxy.auth";

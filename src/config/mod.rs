@@ -7,6 +7,7 @@ mod agent;
 mod auth;
 mod bgp;
 mod certificates;
+mod compression;
 mod document;
 pub mod duration;
 mod environment;
@@ -51,6 +52,7 @@ pub struct Config {
     pub admin: Option<crate::admin::Config>,
     pub registry: crate::registry::Config,
     pub proxy: crate::proxy::Config,
+    pub auth: crate::auth::Config,
     pub upstream: crate::upstream::Config,
     pub metrics: crate::metrics::Config,
     pub life: crate::life::Config,

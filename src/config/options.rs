@@ -109,7 +109,7 @@ options! {
         "listeners: [host]:port;opt=val;...,[host]:port;... with proto, cs, rt, wt, it, strictmatch, tlsmin, tlsmax, tlsciphers, pxyproto, pxytimeout, refresh, and new pxytrusted, halfclose";
     proxy_cs: String = "proxy.cs", Pairs, "", "1.2", Built,
         "certificate sources: cs=name;type=file;cert=path;key=path,...";
-    proxy_auth: String = "proxy.auth", Pairs, "", "1.5.11", Pending("routes with auth= would be open"),
+    proxy_auth: String = "proxy.auth", Pairs, "", "1.5.11", Built,
         "authorisation schemes: name=n;type=basic;file=htpasswd;realm=r;refresh=5s,...";
     proxy_localip: String = "proxy.localip", Address, "", "1.0.5", Built,
         "own address for by= in the Forwarded header; default: the first address that others can reach";
@@ -155,8 +155,12 @@ options! {
         "add includeSubdomains to Strict-Transport-Security";
     proxy_header_sts_preload: bool = "proxy.header.sts.preload", Bool, "false", "1.5.7", Built,
         "add preload to Strict-Transport-Security";
-    proxy_gzip_contenttype: String = "proxy.gzip.contenttype", Regex, "", "1.3.4", Pending("responses would not be compressed"),
-        "responses whose Content-Type fits are compressed; empty: none";
+    proxy_gzip_contenttype: String = "proxy.gzip.contenttype", Regex, "", "1.3.4", Built,
+        "responses whose Content-Type fits are compressed with gzip; empty: none";
+    proxy_gzip_minsize: i64 = "proxy.gzip.minsize", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
+        "responses that are known to be smaller are not compressed, in bytes";
+    proxy_compress: Vec<String> = "proxy.compress", List, "", OURS, Built,
+        "codings offered, the preferred one first, of gzip, br and zstd; gzip always if proxy.gzip.contenttype is set, whose types are meant (a common set if it is empty)";
     proxy_grpcmaxrxmsgsize: i64 = "proxy.grpcmaxrxmsgsize", Kind::Size { min: 0, max: i64::MAX }, "4194304", "1.6.1", Inert(GRPC),
         "largest gRPC message that is received, in bytes";
     proxy_grpcmaxtxmsgsize: i64 = "proxy.grpcmaxtxmsgsize", Kind::Size { min: 0, max: i64::MAX }, "4194304", "1.6.1", Inert(GRPC),

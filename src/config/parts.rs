@@ -13,7 +13,7 @@ use super::settings::Settings;
 use super::sockaddr::{self, Interface};
 use super::suggest::near;
 use super::template::{self, PrefixScope};
-use super::{Config, Level, Log, agent, auth, bgp, certificates, duration, expression, json, kind, number, pending};
+use super::{Config, Level, Log, agent, auth, bgp, certificates, compression, duration, json, kind, number, pending};
 
 /// What the configuration takes from the machine.
 pub(crate) struct Machine {
@@ -98,6 +98,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     };
     let insecure = values.insecure;
     let lists = Lists { listeners, admin: admin_listener, schemes, peers };
+    let auth = auth::config(&lists.schemes);
     let json = json::dump(settings, &lists, &registry, &proxy, machine);
     let listeners = lists.listeners.into_iter().map(|listener| listener.config).collect();
     Some(Config {
@@ -108,6 +109,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         admin,
         registry,
         proxy,
+        auth,
         upstream,
         metrics,
         life,
@@ -198,12 +200,7 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
     if http::HeaderValue::from_str(&settings.values.proxy_header_tls_value).is_err() {
         settings.mistake("proxy.header.tls.value", "a header cannot have this value; leave control characters out");
     }
-    if !settings.values.proxy_gzip_contenttype.is_empty()
-        && let Err(reason) = expression::compile(&settings.values.proxy_gzip_contenttype)
-    {
-        let hint = "in a file a backslash is written twice";
-        settings.mistake("proxy.gzip.contenttype", &format!("invalid expression for content types: {reason}; {hint}"));
-    }
+    let compression = compression::read(settings);
     let trusted = trusted(settings);
 
     let values = &settings.values;
@@ -230,6 +227,7 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
         max_headers: usize::try_from(values.proxy_maxheaders).ok()?,
         max_header_size: usize::try_from(values.proxy_maxheadersize).ok()?,
         max_target_size: usize::try_from(values.proxy_maxtargetsize).ok()?,
+        compression,
         flush_interval: duration::positive(values.proxy_flushinterval),
         global_flush_interval: duration::positive(values.proxy_globalflushinterval),
     })

@@ -35,6 +35,8 @@ pub struct Config {
     pub max_header_size: usize,
     /// Bytes in one request target (`proxy.maxtargetsize`, new; default 64 KiB).
     pub max_target_size: usize,
+    /// `None`: responses are passed on as they are.
+    pub compression: Option<http::Compression>,
     /// Accepted and without effect: nothing is held back.
     pub flush_interval: Duration,
     pub global_flush_interval: Duration,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Access, Redirect, path};
 
 /// Options of a target, raw and parsed.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// As written, in order of keys. Also those that mean nothing to us.
     pub raw: BTreeMap<String, String>,
@@ -20,6 +20,8 @@ pub struct Options {
     pub access: Access,
     /// Name of a scheme in `proxy.auth`.
     pub auth: Option<String>,
+    /// False for `compress=off`: responses are never compressed here. Default: true.
+    pub compress: bool,
     pub tls_skip_verify: bool,
     /// Tell the target about the client, first thing on each connection.
     pub proxy_protocol: Option<ProxyVersion>,
@@ -40,6 +42,25 @@ pub enum HostOption {
     /// The address of the target.
     Destination,
     Name(String),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            raw: BTreeMap::new(),
+            strip: None,
+            prepend: None,
+            host: None,
+            redirect: None,
+            access: Access::default(),
+            auth: None,
+            compress: true,
+            tls_skip_verify: false,
+            proxy_protocol: None,
+            idle_timeout: None,
+            register: None,
+        }
+    }
 }
 
 impl Options {
@@ -80,6 +101,7 @@ impl Options {
             redirect,
             access,
             auth: filled("auth").map(str::to_owned),
+            compress: !matches!(given("compress"), Some("off" | "false")),
             tls_skip_verify: given("tlsskipverify") == Some("true"),
             proxy_protocol: match given("pxyproto") {
                 Some("true" | "v1") => Some(ProxyVersion::V1),

@@ -1,11 +1,12 @@
 //! Answers that we make ourselves. The only file that decides a status for them.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE};
 use http::{Method, Response, StatusCode};
 
 use super::body::Body;
 use crate::access_log::Outcome;
+use crate::auth;
 use crate::upstream;
 
 /// Why a request was not passed on. What the client did wrong is said in the body.
@@ -71,6 +72,20 @@ impl Refusal {
             self,
             Refusal::MissingHost | Refusal::BadHost | Refusal::BadTarget | Refusal::Coding | Refusal::Connect
         )
+    }
+}
+
+/// What the schemes of a route have against a request.
+pub(crate) fn unauthorized(refusal: auth::Refusal) -> Response<Body> {
+    match refusal {
+        auth::Refusal::Challenge(challenges) => {
+            let mut response = Refusal::Unauthorized.answer();
+            for challenge in challenges {
+                response.headers_mut().append(WWW_AUTHENTICATE, challenge);
+            }
+            response
+        }
+        auth::Refusal::Busy => text_answer(StatusCode::SERVICE_UNAVAILABLE, "authorization is busy\n"),
     }
 }
 

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use super::compress::Coding;
+use super::packed::Packed;
 use super::record::Record;
 use crate::upstream::ResponseBody;
 
@@ -27,6 +29,7 @@ pub(crate) struct Body {
 enum Kind {
     Own(Bytes),
     Target(Box<ResponseBody>),
+    Packed(Box<Packed<ResponseBody>>),
 }
 
 impl Body {
@@ -40,6 +43,12 @@ impl Body {
 
     pub(crate) fn target(body: ResponseBody) -> Self {
         Self { kind: Kind::Target(Box::new(body)), record: None, deadline: None, done: None }
+    }
+
+    /// A target's body in a coding that its client accepts.
+    pub(crate) fn packed(body: ResponseBody, coding: Coding) -> std::io::Result<Self> {
+        let kind = Kind::Packed(Box::new(Packed::new(body, coding)?));
+        Ok(Self { kind, record: None, deadline: None, done: None })
     }
 
     pub(crate) fn with_record(mut self, record: Record) -> Self {
@@ -86,6 +95,7 @@ impl http_body::Body for Body {
             Kind::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Kind::Target(body) => Pin::new(&mut **body).poll_frame(cx).map_err(Error::from),
+            Kind::Packed(body) => body.poll(cx),
         };
         if polled.is_pending() {
             if let Some(deadline) = &mut this.deadline
@@ -111,6 +121,7 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Own(bytes) => bytes.is_empty(),
             Kind::Target(body) => http_body::Body::is_end_stream(&**body),
+            Kind::Packed(body) => body.is_over(),
         }
     }
 
@@ -118,6 +129,7 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Target(body) => http_body::Body::size_hint(&**body),
+            Kind::Packed(_) => SizeHint::default(),
         }
     }
 }

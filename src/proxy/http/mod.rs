@@ -5,8 +5,10 @@
 
 mod answer;
 mod body;
+mod compress;
 mod facts;
 mod headers;
+mod packed;
 mod record;
 mod request;
 mod serve;
@@ -21,11 +23,14 @@ use hyper::body::Incoming;
 
 use self::answer::Refusal;
 use self::body::Body;
+use self::compress::Wish;
+pub use self::compress::{Coding, Compression};
 use self::facts::Facts;
 use self::record::Record;
 use self::request::Asked;
 pub use self::serve::{Listener, Misdirected, serve};
 use crate::access_log::Logger;
+use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::{Config, preamble};
@@ -37,6 +42,7 @@ pub struct Worker {
     live: Arc<LiveTable>,
     config: Config,
     rules: headers::Rules,
+    auth: Arc<Auth>,
     pools: Pools,
     metrics: Metrics,
     shard: Shard,
@@ -48,13 +54,14 @@ impl Worker {
     pub fn new(
         live: Arc<LiveTable>,
         config: Config,
+        auth: Arc<Auth>,
         pools: Pools,
         metrics: Metrics,
         shard: Shard,
         logger: Option<Logger>,
     ) -> Self {
         let rules = headers::Rules::new(&config);
-        Self { live, config, rules, pools, metrics, shard, logger: logger.map(Rc::new) }
+        Self { live, config, rules, auth, pools, metrics, shard, logger: logger.map(Rc::new) }
     }
 }
 
@@ -78,6 +85,15 @@ struct Tunnel {
 /// What is to be done with a request.
 enum Plan {
     Forward(Forward),
+    Redirect {
+        code: u16,
+        location: String,
+    },
+    /// Only for those whom these schemes let in.
+    Guarded {
+        schemes: String,
+        plan: Box<Plan>,
+    },
     Answer(Response<Body>),
 }
 
@@ -116,9 +132,23 @@ impl Client {
         if let Some(facts) = facts {
             facts.received(request.headers(), &worker.rules, &self.peer);
         }
-        match self.plan(&request, &host) {
+        let mut plan = self.plan(&request, &host);
+        if let Plan::Guarded { schemes, plan: guarded } = plan {
+            let asked = auth::Request { headers: request.headers() };
+            if let Err(refusal) = worker.auth.check(&schemes, &asked).await {
+                return answer::unauthorized(refusal);
+            }
+            plan = *guarded;
+        }
+        match plan {
             Plan::Answer(response) => response,
+            Plan::Redirect { code, location } => {
+                worker.metrics.http().redirected(worker.shard, code);
+                answer::redirect(code, &location, request.method())
+            }
             Plan::Forward(forward) => self.forward(request, &host, forward, facts.take()).await,
+            // Never made twice; closed all the same.
+            Plan::Guarded { .. } => Refusal::Unauthorized.answer(),
         }
     }
 
@@ -171,16 +201,14 @@ impl Client {
             if !self.is_permitted(target, request.headers()) {
                 return Some(Plan::Answer(Refusal::AccessDenied.answer()));
             }
-            if let Some(scheme) = &options.auth {
-                // No scheme is configured yet; a route that asks for one stays closed.
-                tracing::error!("unknown auth scheme '{scheme}'");
-                return Some(Plan::Answer(Refusal::Unauthorized.answer()));
-            }
-            if let Some((code, location)) = location {
-                self.worker.metrics.http().redirected(self.worker.shard, code);
-                return Some(Plan::Answer(answer::redirect(code, &location, request.method())));
-            }
-            return Some(self.plan_forward(request, target, cleaned));
+            let plan = match location {
+                Some((code, location)) => Plan::Redirect { code, location },
+                None => self.plan_forward(request, target, cleaned),
+            };
+            return Some(match &options.auth {
+                None => plan,
+                Some(schemes) => Plan::Guarded { schemes: schemes.clone(), plan: Box::new(plan) },
+            });
         }
         None
     }
@@ -250,6 +278,10 @@ impl Client {
         let worker = &*self.worker;
         let Forward { target, path_and_query } = forward;
         let (mut head, body) = request.into_parts();
+        let wish = match &worker.config.compression {
+            Some(compression) if target.options.compress => Some(compression.wish(&head)),
+            _ => None,
+        };
         let upgrade = headers::upgrade(&head.headers, head.version, &head.method);
         let chunked = head.headers.contains_key(TRANSFER_ENCODING);
         let facts =
@@ -292,7 +324,7 @@ impl Client {
         let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
         let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint, preamble: &preamble };
         match exchange.send(Request::from_parts(head, body)).await {
-            Ok(response) => self.pass_on(response, upgrade.as_ref(), record).await,
+            Ok(response) => self.pass_on(response, upgrade.as_ref(), wish, record).await,
             Err(error) => {
                 tracing::error!("{} {}: {}", target.service, target.destination.text, error.chain());
                 record.failed(answer::status_of(&error).as_u16(), error.reason());
@@ -305,6 +337,7 @@ impl Client {
         &self,
         response: Response<crate::upstream::ResponseBody>,
         asked: Option<&HeaderValue>,
+        wish: Option<Wish>,
         mut record: Record,
     ) -> Response<Body> {
         let (mut head, body) = response.into_parts();
@@ -339,9 +372,26 @@ impl Client {
             head.headers.remove(http::header::CONTENT_LENGTH);
         }
         worker.rules.secure_transport(&mut head.headers, &self.peer);
+        let coding = match (wish, &worker.config.compression) {
+            (Some(wish), Some(compression)) => {
+                compression.apply(wish, &mut head, http_body::Body::size_hint(&body).exact())
+            }
+            _ => None,
+        };
+        let body = match coding {
+            None => Body::target(body),
+            Some(coding) => match Body::packed(body, coding) {
+                Ok(body) => body,
+                Err(error) => {
+                    tracing::error!("cannot compress with {}: {error}", coding.name());
+                    record.status(StatusCode::BAD_GATEWAY.as_u16());
+                    return answer::bad_gateway();
+                }
+            },
+        };
         head.version = Version::HTTP_11;
         record.status(head.status.as_u16());
-        Response::from_parts(head, Body::target(body).with_record(record))
+        Response::from_parts(head, body.with_record(record))
     }
 }
 

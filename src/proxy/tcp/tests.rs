@@ -38,7 +38,7 @@ impl Bench {
         let mut builder = Builder::new(Settings::default());
         builder.manual(parse_text(routes, |line| Origin::Static { line }).entries);
         let table = builder.build().table;
-        upstream::Directory::new(metrics.clone()).attach_all(&table);
+        upstream::Directory::new(metrics.clone()).attach(table.routes());
         let live = Arc::new(LiveTable::default());
         live.store(Snapshot { table, page: "".into() });
         let pools = Pools::new(upstream::Config {
