@@ -115,6 +115,8 @@ async fn hosts() {
         ("GET / HTTP/1.1\r\nHost: h:x\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: h:\r\n\r\n", 200),
         ("GET http://user@h/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+        ("GET h.example.com HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        ("GET h.example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
     ] {
         assert_eq!(status(&proxy, request).await, expected, "{request:?}");
     }

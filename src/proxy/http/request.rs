@@ -42,6 +42,10 @@ pub(crate) fn asked<B>(request: &mut Request<B>, max_target: usize) -> Result<As
     let Some(authority) = uri.authority() else {
         return if uri.path().starts_with('/') { Ok(Asked::Path(host.to_owned())) } else { Err(Refusal::BadTarget) };
     };
+    if uri.scheme().is_none() {
+        // `GET host`: that form is for CONNECT only.
+        return Err(Refusal::BadTarget);
+    }
     let authority = authority.as_str();
     if authority.is_empty() || !is_host(authority) {
         return Err(Refusal::BadHost);
