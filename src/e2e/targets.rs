@@ -36,6 +36,34 @@ async fn a_kept_connection_that_its_target_closes_costs_no_request() {
 }
 
 #[tokio::test]
+async fn a_response_with_a_length_and_chunks_was_cut_at_the_length() {
+    let origin = Origin::start("o").await;
+    let proxy = in_front_of(&origin).await;
+    let chunks = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    origin.on("/both", origin::raw(format!("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n{chunks}")).close());
+    let response = proxy.get("h", "/both").await;
+    assert_eq!((response.status, response.text()), (200, "hello".into()));
+    assert_eq!(response.header("content-length"), None);
+}
+
+#[tokio::test]
+async fn an_equal_length_twice_ended_the_connection_of_a_head_request() {
+    let origin = Origin::start("o").await;
+    let proxy = in_front_of(&origin).await;
+    origin.on("/twice", origin::raw("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n").close());
+    assert_eq!(proxy.status("HEAD /twice HTTP/1.1\r\nHost: h\r\n\r\n").await, 200);
+}
+
+#[tokio::test]
+async fn a_compressed_transfer_lost_the_name_of_its_coding() {
+    let origin = Origin::start("o").await;
+    let proxy = in_front_of(&origin).await;
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n";
+    origin.on("/gzip", origin::raw(format!("{head}2\r\nxx\r\n0\r\n\r\n")).close());
+    assert_eq!(proxy.get("h", "/gzip").await.status, 502);
+}
+
+#[tokio::test]
 async fn what_may_have_been_processed_is_not_sent_again() {
     let (post, delete) = ("POST /x HTTP/1.1\r\nContent-Length: 4\r\n", "DELETE /x HTTP/1.1\r\n");
     for (request, body, copies, status) in [

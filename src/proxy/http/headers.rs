@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use http::header::{
-    CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, STRICT_TRANSPORT_SECURITY,
-    TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    STRICT_TRANSPORT_SECURITY, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Method, Version};
 
@@ -240,6 +240,27 @@ impl Rules {
     }
 }
 
+/// Leaves one length, or none, in a response: a transfer coding wins over any length (RFC 9112, section 6.3).
+///
+/// False: the body is in a coding that we would have to undo.
+pub(crate) fn settle_length(headers: &mut HeaderMap) -> bool {
+    if let Some(codings) = joined(headers, &TRANSFER_ENCODING) {
+        let coding = codings.trim_ascii();
+        if coding.eq_ignore_ascii_case(b"chunked") {
+            headers.remove(CONTENT_LENGTH);
+        } else if !coding.eq_ignore_ascii_case(b"identity") {
+            return false;
+        }
+    }
+    // hyper took the response, so several lengths are equal; on the way out it would refuse them.
+    if headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some()
+        && let Some(length) = headers.get(CONTENT_LENGTH).cloned()
+    {
+        headers.insert(CONTENT_LENGTH, length);
+    }
+    true
+}
+
 /// The protocol that the client wants to change to, if it asks for one properly. `h2c` is no business of a target.
 pub(crate) fn upgrade(headers: &HeaderMap, version: Version, method: &Method) -> Option<HeaderValue> {
     if version != Version::HTTP_11 || *method == Method::CONNECT {
@@ -325,7 +346,7 @@ const PROTECTED: [HeaderName; 12] = [
     X_REAL_IP,
     FORWARDED,
     http::header::HOST,
-    http::header::CONTENT_LENGTH,
+    CONTENT_LENGTH,
     http::header::AUTHORIZATION,
     http::header::COOKIE,
     http::header::TRAILER,

@@ -367,6 +367,11 @@ impl Client {
             self.tunnel.replace(Some(Tunnel { upgraded, record, _open: open }));
             return Response::from_parts(head, Body::empty());
         }
+        if !headers::settle_length(&mut head.headers) {
+            tracing::error!("a target sent a transfer coding that is not understood");
+            record.status(StatusCode::BAD_GATEWAY.as_u16());
+            return answer::bad_gateway();
+        }
         worker.rules.remove_hop_by_hop(&mut head.headers);
         if head.status == StatusCode::NO_CONTENT {
             head.headers.remove(http::header::CONTENT_LENGTH);
