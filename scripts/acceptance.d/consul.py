@@ -18,20 +18,25 @@ def free_port():
 
 
 class Consul:
-    def __init__(self, binary, folder):
+    def __init__(self, binary, folder, dev=False):
         self.binary, self.folder = binary, pathlib.Path(folder)
+        # In memory only.
+        self.mode = ["-dev"] if dev else []
         self.port = free_port()
         ports = {"http": self.port, "https": -1, "grpc": -1, "dns": -1,
                  "server": free_port(), "serf_lan": free_port(), "serf_wan": free_port()}
         config = {"ports": ports, "server": True, "bootstrap_expect": 1, "bind_addr": "127.0.0.1", "node_name": "acceptance",
                   "client_addr": "127.0.0.1", "data_dir": str(self.folder / "data"), "log_level": "warn",
                   "disable_update_check": True, "performance": {"raft_multiplier": 1}}
+        if dev:
+            for key in ("bootstrap_expect", "data_dir"):
+                del config[key]
         (self.folder / "consul.json").write_text(json.dumps(config))
         self.start()
 
     def start(self):
         log = open(self.folder / "consul.log", "ab")
-        self.process = subprocess.Popen([self.binary, "agent", "-config-file", str(self.folder / "consul.json")],
+        self.process = subprocess.Popen([self.binary, "agent", *self.mode, "-config-file", str(self.folder / "consul.json")],
                                         stdout=log, stderr=log)
 
     def stop(self, wipe=False):

@@ -184,6 +184,7 @@ impl Client {
             return Err(self.note(refused(status, &body)));
         }
         let started = Instant::now();
+        let size = body.len();
         let decoded = if body.len() < DECODE_ASIDE {
             decode(&body)
         } else {
@@ -196,7 +197,9 @@ impl Client {
         match decoded {
             Ok(value) => {
                 self.well();
-                Ok(Answer { value: Some(value), index, filtered, took, decoding: started.elapsed() })
+                let decoding = started.elapsed();
+                tracing::trace!("consul: {path}: {size} bytes, decoded in {} us", decoding.as_micros());
+                Ok(Answer { value: Some(value), index, filtered, took, decoding })
             }
             Err(e) => Err(self.note(Error::Answer(e.to_string()))),
         }
