@@ -4,6 +4,7 @@ mod edge;
 pub mod log;
 mod pages;
 mod publish;
+mod root;
 mod signals;
 mod views;
 mod worker;
@@ -56,6 +57,7 @@ impl App {
     /// Runs until a signal ends it. `Ok` is a clean end.
     pub async fn run(self) -> anyhow::Result<()> {
         let mut signals = Signals::new().context("cannot listen to signals")?;
+        tokio::spawn(root::remind(self.config.insecure));
         let mut sources = Sources::new();
         for source in &self.config.cert_sources {
             sources.insert(source.name.clone(), cert::start(source).await?);
