@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use consul_dev::{Agent, Config, Fault, Rule};
 use serde_json::{Value, json};
+use tokio_rustls::TlsAcceptor;
 
 use crate::proxy::{Proxy, Start};
+use crate::testing::certs::Ca;
 use crate::testing::consul::Consul;
-use crate::testing::origin::{self, Origin};
+use crate::testing::origin::{self, Origin, TcpOrigin};
 use crate::testing::process::Signal;
 use crate::testing::{PATIENCE, client, free_addr, until};
 
@@ -547,4 +549,33 @@ async fn lists_that_were_emptied_were_not_asked_for_again_until_something_change
     proxy.serves("h", "/c", "web").await;
     assert!(good.elapsed() < Duration::from_secs(8), "{:?}", good.elapsed());
     assert_eq!(proxy.get("h", "/a").await.text(), "web");
+}
+
+#[tokio::test]
+async fn consul_may_speak_tls() {
+    let agent = agent().await;
+    let consul = Consul::at(agent.addr());
+    let web = Origin::start("web").await;
+    consul.put("web-1", "web", web.addr(), &["urlprefix-/web"], &["passing"]).await;
+    let ca = Ca::new();
+    let server = ca.leaf(&["localhost", "127.0.0.1"]);
+    let (acceptor, behind) = (TlsAcceptor::from(ca.server(&server, &[])), agent.addr());
+    let front = TcpOrigin::start(move |tcp: tokio::net::TcpStream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(mut tls) = acceptor.accept(tcp).await else { return };
+            let mut plain = tokio::net::TcpStream::connect(behind).await.expect("the agent");
+            let _ = tokio::io::copy_bidirectional(&mut tls, &mut plain).await;
+        }
+    })
+    .await;
+    let start = |authority: &Ca| {
+        Start::consul(&consul)
+            .property("registry.consul.addr", format!("https://localhost:{}", front.addr().port()))
+            .property("registry.consul.tls.cafile", authority.path().display())
+            .property("registry.timeout", "2s")
+    };
+    start(&ca).start().await.serves("h", "/web", "web").await;
+    let mut stranger = start(&Ca::new()).spawn();
+    assert_eq!(stranger.ferrio.process().wait(PATIENCE).await.code(), Some(1));
 }

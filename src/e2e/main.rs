@@ -7,6 +7,7 @@ mod consul;
 mod headers;
 mod parsing;
 mod proxy;
+mod readme;
 mod routing;
 mod shutdown;
 mod targets;
