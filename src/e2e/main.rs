@@ -8,6 +8,7 @@ mod headers;
 mod parsing;
 mod proxy;
 mod readme;
+mod reports;
 mod routing;
 mod shutdown;
 mod targets;
