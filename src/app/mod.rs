@@ -6,6 +6,7 @@ mod edge;
 pub mod log;
 mod pages;
 mod publish;
+mod root;
 mod signals;
 mod tcp;
 mod views;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rustix::process::Resource;
 use tokio::sync::{mpsc, oneshot};
 
 use self::dynamic::{Doors, Dynamic};
@@ -86,6 +88,7 @@ impl App {
     /// Runs until a signal ends it. `Ok` is a clean end.
     pub async fn run(self) -> anyhow::Result<()> {
         let mut signals = Signals::new(self.access_log.clone()).context("cannot listen to signals")?;
+        tokio::spawn(root::remind(self.config.insecure));
         let mut sources = Sources::new();
         for source in &self.config.cert_sources {
             sources.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
@@ -159,6 +162,7 @@ pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) 
     tracing::info!("Setting log level to {}", config.log.level);
     tracing::info!("Runtime config\n{}", config::pretty(&config.json));
     tracing::info!("Version {VERSION} starting");
+    raise_descriptors();
     for (level, text) in warnings {
         match level {
             Level::Debug | Level::Trace => tracing::debug!("{text}"),
@@ -215,6 +219,19 @@ fn control_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .enable_all()
         .build()
         .context("cannot make the runtime of the control plane")
+}
+
+/// As many descriptors as we may have: the usual soft limit of 1024 is some 500 requests under way.
+fn raise_descriptors() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    match rustix::process::setrlimit(Resource::Nofile, raised) {
+        Ok(()) => tracing::debug!("Up to {:?} descriptors instead of {:?}", limit.maximum, limit.current),
+        Err(error) => tracing::warn!("Cannot have more than {:?} descriptors: {error}", limit.current),
+    }
 }
 
 /// Says why it is over.

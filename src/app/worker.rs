@@ -58,7 +58,11 @@ pub(super) fn start(
     let (done, finished) = oneshot::channel();
     thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
         match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
-            Ok(runtime) => runtime.block_on(run(Shard(number), setup, sockets, more)),
+            Ok(runtime) => {
+                runtime.block_on(run(Shard(number), setup, sockets, more));
+                // A name that is still being looked up does not hold up the end.
+                runtime.shutdown_background();
+            }
             Err(error) => tracing::error!("cannot make the runtime of worker {number}: {error}"),
         }
         let _ = done.send(());

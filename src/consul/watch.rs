@@ -118,14 +118,6 @@ impl Watch {
         }
     }
 
-    /// The last answer is not believed: the next attempt comes soon and does not wait for a change.
-    pub fn disbelieve(&mut self) {
-        self.position.failed();
-        if let Some((_, pause)) = &mut self.last {
-            *pause = (*pause).max(RETRY_NEVER_BELOW);
-        }
-    }
-
     async fn pause(&mut self) {
         let Some((asked, pause)) = self.last.take() else { return };
         if pause.is_zero() {

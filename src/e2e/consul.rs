@@ -1,14 +1,21 @@
 //! Consul and the table: what the agent says becomes traffic, and its troubles do not. Tests that need no fault run against
 //! the real Consul and against the development agent.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use consul_dev::{Agent, Config, Fault, Rule};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use serde_json::{Value, json};
+use tokio_rustls::TlsAcceptor;
 
 use crate::proxy::{Proxy, Start};
+use crate::testing::certs::Ca;
 use crate::testing::consul::Consul;
-use crate::testing::origin::{self, Origin};
+use crate::testing::origin::{self, Origin, TcpOrigin};
 use crate::testing::process::Signal;
 use crate::testing::{PATIENCE, client, free_addr, until};
 
@@ -547,4 +554,66 @@ async fn lists_that_were_emptied_were_not_asked_for_again_until_something_change
     proxy.serves("h", "/c", "web").await;
     assert!(good.elapsed() < Duration::from_secs(8), "{:?}", good.elapsed());
     assert_eq!(proxy.get("h", "/a").await.text(), "web");
+}
+
+#[tokio::test]
+async fn consul_may_speak_tls_and_ask_for_a_certificate_which_may_be_replaced() {
+    let agent = agent().await;
+    let consul = Consul::at(agent.addr());
+    let web = Origin::start("web").await;
+    consul.put("web-1", "web", web.addr(), &["urlprefix-/web"], &["passing"]).await;
+    let ca = Ca::new();
+    let (server, first, second) = (ca.leaf(&["localhost"]), ca.leaf(&["first"]), ca.leaf(&["second"]));
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(ca.pem().as_bytes()).flatten());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has both versions")
+        .with_client_cert_verifier(verifier.expect("one authority"))
+        .with_single_cert(server.chain(), server.key())
+        .expect("a key that fits");
+
+    // Ends TLS before the agent, notes who came, and hangs up when told.
+    let (acceptor, behind) = (TlsAcceptor::from(Arc::new(config)), agent.addr());
+    let (shown, cut) = (Arc::new(Mutex::new(Vec::new())), tokio::sync::watch::channel(()).0);
+    let (noted, hang_up) = (shown.clone(), cut.clone());
+    let front = TcpOrigin::start(move |tcp: tokio::net::TcpStream| {
+        let (acceptor, noted, mut hang_up) = (acceptor.clone(), noted.clone(), hang_up.subscribe());
+        async move {
+            let Ok(mut tls) = acceptor.accept(tcp).await else { return };
+            let certificate = tls.get_ref().1.peer_certificates().expect("one was asked for")[0].to_vec();
+            noted.lock().expect("no panic").push(certificate);
+            let mut plain = tokio::net::TcpStream::connect(behind).await.expect("the agent");
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut tls, &mut plain) => {}
+                _ = hang_up.changed() => {}
+            }
+        }
+    })
+    .await;
+    let (cert, key) = (first.cert_path.clone(), first.key_path.clone());
+    let start = |authority: &Ca| {
+        Start::consul(&consul)
+            .property("registry.consul.addr", format!("https://localhost:{}", front.addr().port()))
+            .property("registry.consul.tls.cafile", authority.path().display())
+            .property("registry.consul.tls.certfile", cert.display())
+            .property("registry.consul.tls.keyfile", key.display())
+            .property("registry.timeout", "2s")
+    };
+    let proxy = start(&ca).start().await;
+    proxy.serves("h", "/web", "web").await;
+    let last = || shown.lock().expect("no panic").last().cloned();
+    assert_eq!(last(), Some(first.chain()[0].to_vec()));
+
+    std::fs::write(&key, &second.key_pem).expect("an own file");
+    std::fs::write(&cert, &second.cert_pem).expect("an own file");
+    cut.send_replace(());
+    until(PATIENCE, "the new certificate", async || (last() == Some(second.chain()[0].to_vec())).then_some(())).await;
+    consul.put("new-1", "new", web.addr(), &["urlprefix-/new"], &["passing"]).await;
+    proxy.serves("h", "/new", "web").await;
+
+    let mut stranger = start(&Ca::new()).spawn();
+    assert_eq!(stranger.ferrio.process().wait(PATIENCE).await.code(), Some(1));
 }

@@ -216,3 +216,13 @@ async fn nobody_writes_where_only_reading_is_allowed() {
         "PUT /api/manual/ HTTP/1.1\r\nHost: h\r\nOrigin: http://evil.example.com\r\nContent-Length: 2\r\n\r\n{}";
     assert_eq!(status("rw", foreign).await, 403);
 }
+
+#[tokio::test]
+async fn a_route_that_asks_for_an_unknown_scheme_is_closed() {
+    let origin = Origin::start("o").await;
+    let proxy = Start::routes(format!("route add o / {} opts \"auth=unknown\"", origin.url())).start().await;
+    let status = proxy.get("h", "/").await.status;
+    // Refused, or not served at all.
+    assert!(matches!(status, 401 | 404), "{status}");
+    assert_eq!(origin.accepted(), 0);
+}

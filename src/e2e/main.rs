@@ -7,6 +7,8 @@ mod consul;
 mod headers;
 mod parsing;
 mod proxy;
+mod readme;
+mod reports;
 mod routing;
 mod shutdown;
 mod targets;

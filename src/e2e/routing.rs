@@ -4,6 +4,7 @@ use crate::proxy::Start;
 use crate::testing::certs::Ca;
 use crate::testing::client::Client;
 use crate::testing::origin::{self, Origin};
+use crate::testing::until;
 use crate::testing::wire::Head;
 
 #[tokio::test]
@@ -292,6 +293,115 @@ async fn a_target_with_an_ipv6_address_is_reached_and_one_with_a_zone_harms_nobo
     let head: Head = seen.await.expect("a request");
     assert_eq!(head.one("host"), Some("h.example.com:81"));
     proxy.ends_well().await;
+}
+
+#[tokio::test]
+async fn matchers() {
+    let (root, x) = (Origin::start("root").await, Origin::start("x").await);
+    let routes = format!("route add r / {}\nroute add x /Foo/*/bar {}\n", root.url(), x.url());
+    for (matcher, target, expected) in [
+        ("prefix", "/other", "root"),
+        ("prefix", "/Foo/1/bar", "root"),
+        ("prefix", "/Foo/*/bar/y", "x"),
+        ("iprefix", "/fOO/*/BAR/y", "x"),
+        // Globs fit whole paths: nothing but / is /.
+        ("glob", "/", "root"),
+        ("glob", "/other", ""),
+        ("glob", "/Foo/1/bar", "x"),
+        ("glob", "/Foo/1/2/bar", "x"),
+        ("glob", "/Foo/1/bar/y", ""),
+    ] {
+        let proxy = Start::routes(&routes).property("proxy.matcher", matcher).start().await;
+        let response = proxy.get("h", target).await;
+        assert_eq!(
+            (response.status == 404, response.text().as_str()),
+            (expected.is_empty(), expected),
+            "{matcher} {target}"
+        );
+        if !expected.is_empty() {
+            let origin = if expected == "x" { &x } else { &root };
+            assert_eq!(origin.last().target(), target);
+        }
+    }
+}
+
+#[tokio::test]
+async fn hosts_without_regard_to_case_and_patterns_after_names() {
+    let (exact, pattern) = (Origin::start("exact").await, Origin::start("pattern").await);
+    let routes = format!(
+        "route add e App.Example.COM/Path {}\nroute add p *.example.com/ {}\nroute add s *.edge.example.com/ {}\n",
+        exact.url(),
+        pattern.url(),
+        exact.url()
+    );
+    for disabled in [false, true] {
+        let proxy = Start::routes(&routes).property("glob.matching.disabled", disabled).start().await;
+        assert_eq!(proxy.get("aPP.example.com", "/Path").await.text(), "exact");
+        assert_eq!(proxy.get("app.example.com", "/path").await.text(), if disabled { "" } else { "pattern" });
+        assert_eq!(proxy.get("a.edge.example.com", "/").await.text(), if disabled { "" } else { "exact" });
+        assert_eq!(proxy.get("a.example.com", "/").await.text(), if disabled { "" } else { "pattern" });
+    }
+}
+
+#[tokio::test]
+async fn turns_go_on_over_changes_of_the_table() {
+    let origins: Vec<Origin> = {
+        let mut origins = Vec::new();
+        for number in 0..5 {
+            origins.push(Origin::start(&number.to_string()).await);
+        }
+        origins
+    };
+    let lines: String = origins.iter().map(|origin| format!("route add w /w {}\n", origin.url())).collect();
+    let proxy = Start::routes(&lines).property("proxy.strategy", "rr").one_worker().start().await;
+    let mut client = proxy.client().await;
+    for turn in 0..4 {
+        for _ in 0..12 {
+            client.get("h", "/w").await;
+        }
+        proxy.set_routes(&format!("{lines}route add other /turn{turn} {}\n", origins[0].url()));
+        proxy.serves("h", &format!("/turn{turn}"), "0").await;
+    }
+    for origin in &origins {
+        let count = origin.seen().iter().filter(|seen| seen.target() == "/w").count();
+        assert!((8..=12).contains(&count), "{count} of 48");
+    }
+}
+
+#[tokio::test]
+async fn a_large_table_is_built_without_a_pause_and_logged_in_a_few_lines() {
+    let origin = Origin::start("o").await;
+    let many: String = (0..20_000)
+        .map(|n| format!("route add s{n} h{n}.example.com/p{n} http://10.0.0.1:{}/\n", 1 + n % 60_000))
+        .collect();
+    let text = format!("{many}route add o / {}\n", origin.url());
+    let proxy = Start::routes(&text).start().await;
+    proxy.serves("h", "/", "o").await;
+    let said = proxy.ferrio.stderr().len();
+    proxy.set_routes(&text.replacen("h7.example.com/p7 ", "h7.example.com/changed ", 1));
+    let mut client = proxy.client().await;
+    let begun = std::time::Instant::now();
+    let mut slowest = std::time::Duration::ZERO;
+    until(crate::testing::PATIENCE, "the change in the log", async || {
+        let asked = std::time::Instant::now();
+        assert_eq!(client.get("h", "/").await.text(), "o");
+        slowest = slowest.max(asked.elapsed());
+        proxy.ferrio.stderr()[said..].contains("h7.example.com/changed").then_some(())
+    })
+    .await;
+    assert!(slowest < std::time::Duration::from_secs(1), "a request waited {slowest:?} of {:?}", begun.elapsed());
+    let lines = proxy.ferrio.stderr()[said..].lines().count();
+    assert!(lines < 6, "{lines} lines:\n{}", &proxy.ferrio.stderr()[said..]);
+}
+
+#[tokio::test]
+async fn changes_are_not_logged_when_nobody_wants_it() {
+    let origin = Origin::start("o").await;
+    let line = |path: &str| format!("route add o {path} {}\n", origin.url());
+    let proxy = Start::routes(line("/a")).property("log.routes.format", "none").start().await;
+    proxy.set_routes(&line("/b"));
+    proxy.serves("h", "/b", "o").await;
+    assert!(!proxy.ferrio.stderr().contains("route add"), "{}", proxy.ferrio.stderr());
 }
 
 /// Runs them side by side.

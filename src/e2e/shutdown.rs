@@ -1,4 +1,4 @@
-//! Signals, and how it leaves.
+//! Signals, and how it leaves; and who it says it is when it starts.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -165,4 +165,14 @@ async fn a_dead_consul_delays_the_end_by_seconds_only() {
     let begun = Instant::now();
     assert_eq!(proxy.ferrio.stop().await, Some(0));
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn nobody_was_told_that_it_runs_as_root() {
+    let root = rustix::process::getuid().is_root();
+    for (insecure, word) in [(false, "say so with -insecure"), (true, "Running as root, as -insecure says")] {
+        let proxy = Start::routes("").property("insecure", insecure).start().await;
+        assert_eq!(proxy.ferrio.stderr().contains(word), root, "{}", proxy.ferrio.stderr());
+        proxy.ends_well().await;
+    }
 }

@@ -455,3 +455,18 @@ async fn a_client_that_goes_away_ends_its_request() {
     drop(client);
     soon("the end of the request at its target", end.recv()).await;
 }
+
+#[tokio::test]
+async fn a_tunnel_outlives_the_time_limits_of_requests() {
+    let origin = Origin::start("o").await;
+    origin.always(origin::websocket());
+    let start = Start::routes(format!("route add o / {}", origin.url()))
+        .property("proxy.addr", "ADDR;rt=300ms;wt=300ms;it=300ms");
+    let proxy = start.property("proxy.responseheadertimeout", "300ms").start().await;
+    let mut client = proxy.client().await;
+    client.send("GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+    assert_eq!(client.response().await.status, 101);
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    client.send("still here").await;
+    assert_eq!(client.exact(10).await, b"still here");
+}

@@ -18,6 +18,8 @@ use tokio::time::{Instant, Sleep};
 #[derive(Debug, Default)]
 pub struct Clock {
     wait: Cell<Wait>,
+    /// Counts what was waited for, so that two waits of the same length have a time each.
+    turn: Cell<u64>,
     /// Writes fail from then on.
     write_until: Cell<Option<Instant>>,
 }
@@ -38,16 +40,21 @@ enum Wait {
 impl Clock {
     /// Between requests: `idle` until the next byte, then `head` for the rest of the head. 0 is no limit.
     pub fn idle(&self, idle: Duration, head: Duration) {
-        self.wait.set(if idle.is_zero() && head.is_zero() { Wait::Unlimited } else { Wait::First(idle, head) });
+        self.set(if idle.is_zero() && head.is_zero() { Wait::Unlimited } else { Wait::First(idle, head) });
     }
 
     /// Each pause of a body. 0 is no limit.
     pub fn each(&self, pause: Duration) {
-        self.wait.set(if pause.is_zero() { Wait::Unlimited } else { Wait::Each(pause) });
+        self.set(if pause.is_zero() { Wait::Unlimited } else { Wait::Each(pause) });
     }
 
     pub fn unlimited(&self) {
-        self.wait.set(Wait::Unlimited);
+        self.set(Wait::Unlimited);
+    }
+
+    fn set(&self, wait: Wait) {
+        self.wait.set(wait);
+        self.turn.set(self.turn.get() + 1);
     }
 
     /// Everything must be written by then; `None` is no limit.
@@ -61,14 +68,16 @@ pub struct Timed<S> {
     stream: S,
     clock: Rc<Clock>,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// What `sleep` was armed for.
-    armed: Wait,
+    /// The turn of the clock that `sleep` was armed for.
+    armed: Option<u64>,
+    /// A write could not go on: the other side is still taking what was sent before.
+    writing: bool,
     write_sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Timed<S> {
     pub fn new(stream: S, clock: Rc<Clock>) -> Self {
-        Self { stream, clock, sleep: None, armed: Wait::Unlimited, write_sleep: None }
+        Self { stream, clock, sleep: None, armed: None, writing: false, write_sleep: None }
     }
 
     pub fn into_inner(self) -> S {
@@ -78,22 +87,31 @@ impl<S> Timed<S> {
     /// Ready when the time is up.
     fn poll_limit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let wait = self.clock.wait.get();
-        let deadline = match wait {
-            Wait::Unlimited => return Poll::Pending,
-            Wait::First(idle, _) if idle.is_zero() => return Poll::Pending,
-            Wait::First(limit, _) | Wait::Each(limit) => {
-                (self.armed != wait || self.sleep.is_none()).then(|| Instant::now() + limit)
+        loop {
+            let turn = Some(self.clock.turn.get());
+            if self.armed != turn || self.sleep.is_none() {
+                let deadline = match wait {
+                    Wait::Unlimited => return Poll::Pending,
+                    Wait::First(idle, _) if idle.is_zero() => return Poll::Pending,
+                    Wait::First(limit, _) | Wait::Each(limit) => Instant::now() + limit,
+                    Wait::Until(at) => at,
+                };
+                self.armed = turn;
+                match &mut self.sleep {
+                    Some(sleep) => sleep.as_mut().reset(deadline),
+                    none => *none = Some(Box::pin(tokio::time::sleep_until(deadline))),
+                }
             }
-            Wait::Until(at) => (self.armed != wait || self.sleep.is_none()).then_some(at),
-        };
-        if let Some(deadline) = deadline {
-            self.armed = wait;
-            match &mut self.sleep {
-                Some(sleep) => sleep.as_mut().reset(deadline),
-                none => *none = Some(Box::pin(tokio::time::sleep_until(deadline))),
+            let Some(sleep) = &mut self.sleep else { return Poll::Pending };
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
             }
+            if !(self.writing && matches!(wait, Wait::First(..))) {
+                return Poll::Ready(());
+            }
+            // Not idle: the end of the last response is still on its way.
+            self.armed = None;
         }
-        self.sleep.as_mut().map_or(Poll::Pending, |sleep| sleep.as_mut().poll(cx))
     }
 
     /// A write that cannot go on: it fails when its time is up.
@@ -110,9 +128,9 @@ impl<S> Timed<S> {
     fn progressed(&mut self) {
         match self.clock.wait.get() {
             Wait::First(_, head) => {
-                self.clock.wait.set(if head.is_zero() { Wait::Unlimited } else { Wait::Until(Instant::now() + head) })
+                self.clock.set(if head.is_zero() { Wait::Unlimited } else { Wait::Until(Instant::now() + head) });
             }
-            Wait::Each(_) => self.armed = Wait::Unlimited,
+            Wait::Each(_) => self.armed = None,
             Wait::Unlimited | Wait::Until(_) => {}
         }
     }
@@ -141,16 +159,28 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         match Pin::new(&mut this.stream).poll_write(cx, buf) {
-            Poll::Pending => this.poll_write_limit(cx),
-            ready => ready,
+            Poll::Pending => {
+                this.writing = true;
+                this.poll_write_limit(cx)
+            }
+            ready => {
+                this.writing = false;
+                ready
+            }
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         match Pin::new(&mut this.stream).poll_flush(cx) {
-            Poll::Pending => this.poll_write_limit(cx),
-            ready => ready,
+            Poll::Pending => {
+                this.writing = true;
+                this.poll_write_limit(cx)
+            }
+            ready => {
+                this.writing = false;
+                ready
+            }
         }
     }
 
@@ -165,8 +195,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         match Pin::new(&mut this.stream).poll_write_vectored(cx, bufs) {
-            Poll::Pending => this.poll_write_limit(cx),
-            ready => ready,
+            Poll::Pending => {
+                this.writing = true;
+                this.poll_write_limit(cx)
+            }
+            ready => {
+                this.writing = false;
+                ready
+            }
         }
     }
 
@@ -229,6 +265,46 @@ mod tests {
         let mut timed = Timed::new(near, clock);
         assert_eq!(timed.write_all(&[0; 100]).await.expect_err("full").kind(), io::ErrorKind::TimedOut);
         assert_eq!(begun.elapsed(), SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_idle_period_has_its_own_time() {
+        let (mut far, near) = tokio::io::duplex(64);
+        let clock = Rc::new(Clock::default());
+        let mut timed = Timed::new(near, clock.clone());
+        let mut one = [0; 1];
+        for _ in 0..10 {
+            clock.idle(2 * SECOND, SECOND);
+            let write = async {
+                tokio::time::sleep(SECOND).await;
+                far.write_all(b"x").await.expect("open");
+            };
+            let (read, ()) = tokio::join!(timed.read_exact(&mut one), write);
+            read.expect("within the time of this period");
+            clock.unlimited();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_that_is_still_being_taken_is_not_idle_time() {
+        let (mut far, near) = tokio::io::duplex(4);
+        let clock = Rc::new(Clock::default());
+        clock.idle(SECOND, SECOND);
+        let (mut reads, mut writes) = tokio::io::split(Timed::new(near, clock));
+        let take = async {
+            let mut two = [0; 2];
+            for _ in 0..10 {
+                tokio::time::sleep(SECOND * 2 / 3).await;
+                far.read_exact(&mut two).await.expect("open");
+            }
+        };
+        let mut one = [0; 1];
+        tokio::select! {
+            biased;
+            () = take => {}
+            read = reads.read_exact(&mut one) => panic!("ended while the response was taken: {read:?}"),
+            sent = async { writes.write_all(&[0; 24]).await } => panic!("all taken at once: {sent:?}"),
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState};
 pub use error::{Error, Side};
 pub use exchange::{Exchange, RequestBody, ResponseBody, Upgraded};
 pub use pool::Pools;
+pub use tls::prepare;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {

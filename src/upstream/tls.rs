@@ -14,6 +14,12 @@ pub(super) fn client_config(tls: &TargetTls) -> Arc<ClientConfig> {
     if tls.skip_verify { UNVERIFIED.clone() } else { VERIFIED.clone() }
 }
 
+/// Reads the system's roots, which takes a while. Before the first worker runs; else it is done by the first TLS target.
+pub fn prepare() {
+    LazyLock::force(&VERIFIED);
+    LazyLock::force(&UNVERIFIED);
+}
+
 /// The system's roots, read when the first TLS target is connected to.
 static VERIFIED: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();

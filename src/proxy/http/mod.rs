@@ -35,7 +35,7 @@ use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::{Config, preamble};
 use crate::route::{Access, HostOption, LiveTable, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
+use crate::upstream::{self, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -326,7 +326,12 @@ impl Client {
         match exchange.send(Request::from_parts(head, body)).await {
             Ok(response) => self.pass_on(response, upgrade.as_ref(), wish, record).await,
             Err(error) => {
-                tracing::error!("{} {}: {}", target.service, target.destination.text, error.chain());
+                let (service, place) = (&target.service, &target.destination.text);
+                match error.side() {
+                    upstream::Side::Target => tracing::error!("{service} {place}: {}", error.chain()),
+                    // The client's fault, and no reason to fill the log.
+                    upstream::Side::Client => tracing::debug!("{service} {place}: {}", error.chain()),
+                }
                 record.failed(answer::status_of(&error).as_u16(), error.reason());
                 answer::failed(&error)
             }

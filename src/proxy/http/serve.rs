@@ -82,6 +82,7 @@ pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: R
     let Some(Tunnel { mut upgraded, mut record, _open }) = client.tunnel.take() else { return };
     let parts = connection.into_parts();
     client.clock.unlimited();
+    client.clock.write_until(None);
     let mut stream = parts.io.into_inner();
     tokio::select! {
         copied = tunnel(&mut stream, &mut upgraded.stream, &parts.read_buf, &upgraded.read) => {

@@ -2,7 +2,7 @@
 //! straight into fingerprints: nothing of them is kept but a number per name.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ impl Names {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Checks {
     pub(super) services: Prints,
+    /// Those of them with a route tag, as far as checks know: tags are copied into a check when it is written.
+    pub(super) tagged: HashSet<Arc<str>>,
     /// Checks of nodes that concern all of their instances.
     pub(super) nodes: Prints,
     /// Any check of a node is in the list: every agent has one.
@@ -39,11 +41,11 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, serde_json::Error> {
-        seeded(bytes, ChecksSeed)
+    pub(super) fn read(bytes: &[u8], prefix: &str) -> Result<Self, serde_json::Error> {
+        seeded(bytes, ChecksSeed(prefix))
     }
 
-    fn add(&mut self, check: &CheckRef<'_>) {
+    fn add(&mut self, check: &CheckRef<'_>, prefix: &str) {
         if !check.service_id.is_empty() || !check.service_name.is_empty() {
             let print = print(|h| {
                 // The index tells of a check that failed and recovered before anybody looked; meanwhile its service may
@@ -53,6 +55,10 @@ impl Checks {
                 check.service_tags.0.hash(h);
             });
             add(&mut self.services, &check.service_name.0, print);
+            let name = check.service_name.str();
+            if !self.tagged.contains(name) && check.service_tags.0.iter().any(|tag| is_route(tag, prefix)) {
+                self.tagged.insert(name.into());
+            }
         } else if check.id.0 == "serfHealth" || check.id.0 == "_node_maintenance" {
             self.serf |= check.id.0 == "serfHealth";
             add(&mut self.nodes, &check.node.0, print(|h| (check.id.str(), check.status.str()).hash(h)));
@@ -249,13 +255,13 @@ impl<'de, E: Deserialize<'de>, F: FnMut(E)> Visitor<'de> for Each<E, F> {
     }
 }
 
-struct ChecksSeed;
+struct ChecksSeed<'p>(&'p str);
 
-impl<'de> DeserializeSeed<'de> for ChecksSeed {
+impl<'de> DeserializeSeed<'de> for ChecksSeed<'_> {
     type Value = Checks;
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Checks, D::Error> {
         let mut checks = Checks::default();
-        d.deserialize_any(Each(|check: CheckRef<'de>| checks.add(&check), std::marker::PhantomData))?;
+        d.deserialize_any(Each(|check: CheckRef<'de>| checks.add(&check, self.0), std::marker::PhantomData))?;
         Ok(checks)
     }
 }
@@ -310,7 +316,7 @@ mod tests {
 
     #[test]
     fn checks_change_when_it_matters() {
-        let read = |list: &[String]| Checks::read(format!("[{}]", list.join(",")).as_bytes()).unwrap();
+        let read = |list: &[String]| Checks::read(format!("[{}]", list.join(",")).as_bytes(), "t").unwrap();
         let base = [
             check("n", "serfHealth", "passing", "", "null", ""),
             check("n", "c1", "passing", "a", r#"["t"]"#, "1"),
@@ -318,6 +324,7 @@ mod tests {
         ];
         let old = read(&base);
         assert!(old.serf);
+        assert_eq!(old.tagged.iter().map(|n| &**n).collect::<Vec<_>>(), ["a"]);
         for (name, index, new, services, nodes) in [
             ("output", 1, check("n", "c1", "passing", "a", r#"["t"]"#, "2"), vec![], vec![]),
             ("status", 1, check("n", "c1", "critical", "a", r#"["t"]"#, "1"), vec!["a"], vec![]),
@@ -343,8 +350,8 @@ mod tests {
         let mut reversed = base.clone();
         reversed.reverse();
         assert_eq!(read(&reversed), old, "the order does not matter");
-        assert_eq!(Checks::read(b"null").unwrap(), Checks::default());
-        assert!(Checks::read(br#"[{"Node":"n"#).is_err());
+        assert_eq!(Checks::read(b"null", "t").unwrap(), Checks::default());
+        assert!(Checks::read(br#"[{"Node":"n"#, "t").is_err());
     }
 
     #[test]

@@ -109,8 +109,9 @@ struct Known {
     trusted: bool,
     /// It was read at least once.
     read: bool,
-    /// When its last read began.
+    /// When its last read began, and how new the last answer was.
     begun: Option<Instant>,
+    index: u64,
     failures: u32,
     /// Answers in a row without any instance although the names list the service.
     blank: u32,
@@ -170,20 +171,21 @@ impl Services {
         // They end with this task: nobody receives any more.
         let mut watches = JoinSet::new();
         watches.spawn(watch_names(self.watch(Keys::SERVICES), self.setup.prefix.clone(), events.clone()));
-        watches.spawn(watch_checks(self.watch(Keys::CHECKS), events));
+        watches.spawn(watch_checks(self.watch(Keys::CHECKS), self.setup.prefix.clone(), events));
         loop {
             self.settle();
             let timer = self.timer();
             tokio::select! {
                 event = inbox.recv() => match event {
                     Some(Event::Names(seen, go)) => {
+                        let index = seen.as_ref().map_or(u64::MAX, |seen| seen.index);
                         self.on_names(seen);
-                        let pause = self.look_at_all();
-                        self.wait(pause, go, self.names_doubt.is_active());
+                        let pause = self.look_at_all(index);
+                        self.wait(pause, go);
                     }
                     Some(Event::Checks(seen, go)) => {
                         self.on_checks(seen);
-                        self.wait(None, go, self.checks_doubt.is_active());
+                        self.wait(None, go);
                     }
                     None => return,
                 },
@@ -277,12 +279,7 @@ impl Services {
     }
 
     /// A watch goes on when what it told of is read, so that a burst costs one list and not many.
-    fn wait(&mut self, not_before: Option<Instant>, go: oneshot::Sender<()>, doubtful: bool) {
-        if doubtful {
-            // What is left out now may be there again without any change that ends a blocking query.
-            let _ = go.send(());
-            return;
-        }
+    fn wait(&mut self, not_before: Option<Instant>, go: oneshot::Sender<()>) {
         let now = Instant::now();
         self.waiting.push(Waiting { not_before: not_before.unwrap_or(now), at_last: now + LIST_PAUSE, _go: go });
     }
@@ -361,6 +358,12 @@ impl Services {
                 self.audit.checks_changed(seen.index);
             }
         }
+        // This list may be newer than the names.
+        for name in &checks.tagged {
+            if !self.known.contains_key(name) && self.names.is_some() {
+                self.mark(name, trusted);
+            }
+        }
         self.checks = Some(checks);
         self.checks_index = seen.index;
         // What was read between two states that are equal is in neither list.
@@ -375,6 +378,9 @@ impl Services {
     fn is_trusted(&mut self, step: Step, after_failures: u32) -> bool {
         if step == Step::Reset {
             self.hold.suspect();
+            for known in self.known.values_mut() {
+                known.index = 0;
+            }
         }
         after_failures == 0 && matches!(step, Step::Moved | Step::Same | Step::Missing)
     }
@@ -499,12 +505,19 @@ impl Services {
         self.setup.sources.reads.good(answer.index);
         self.unread -= usize::from(!std::mem::replace(&mut known.read, true));
         known.failures = 0;
+        known.index = answer.index;
         self.audit.service_read(answer.index);
         if answer.index > self.checks_index {
             self.ahead.insert(name.clone(), answer.index);
         }
         let entries = answer.value.unwrap_or_default();
         known.blank = if entries.is_empty() { known.blank + 1 } else { 0 };
+        let listed = self.names.as_ref().is_some_and(|names| names.tagged.contains_key(name));
+        if known.blank > 0 && !listed {
+            let trusted = known.trusted;
+            self.forget(name, trusted);
+            return;
+        }
         if known.blank > 0 && self.hold.has(name) {
             // If it is gone, the names say so in a moment. If they do not, the token may not see its nodes.
             let pause = Duration::from_secs(if known.blank > 5 { 10 } else { 1 });
@@ -544,13 +557,13 @@ impl Services {
 
     /// With few services, all of them are read when the names move, in the same round as those that are known to have
     /// changed. Returns when the names may be asked for again, so that this does not happen all the time.
-    fn look_at_all(&mut self) -> Option<Instant> {
+    fn look_at_all(&mut self, index: u64) -> Option<Instant> {
         if self.known.len() > FEW {
             return None;
         }
         let since = self.audit.hasten()?;
         self.audit.begin();
-        self.read_older_than(Some(since));
+        self.read_older_than(Some(since), index);
         let now = Instant::now();
         self.audit.spend(now, FEW_READS);
         self.audit.allowed()
@@ -569,7 +582,7 @@ impl Services {
         let few = self.known.len() <= FEW;
         if few || self.no_nodes.is_some_and(|at| now.duration_since(at) < REFUSED) {
             self.audit.spend(now, if few { FEW_READS } else { MANY_READS });
-            self.read_older_than(since);
+            self.read_older_than(since, u64::MAX);
             return;
         }
         self.auditing = true;
@@ -578,10 +591,10 @@ impl Services {
         self.running.spawn(read);
     }
 
-    /// Reads all services again but those whose last read began after this.
-    fn read_older_than(&mut self, since: Option<Instant>) {
+    /// Reads all services again but those whose last read began after this, or is at least as new as this index.
+    fn read_older_than(&mut self, since: Option<Instant>, index: u64) {
         let trusted = self.hold.is_trusting();
-        let old = self.known.iter().filter(|(_, known)| since.is_none() || known.begun < since);
+        let old = self.known.iter().filter(|(_, k)| k.index < index && (since.is_none() || k.begun < since));
         for name in old.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.mark_known(&name, trusted);
         }
@@ -635,29 +648,28 @@ async fn watch_names(mut watch: Watch, prefix: Arc<str>, events: mpsc::Sender<Ev
         if events.send(Event::Names(seen, go)).await.is_err() {
             return;
         }
-        rest(&mut watch, gone, cost).await;
+        rest(gone, cost).await;
     }
 }
 
-async fn watch_checks(mut watch: Watch, events: mpsc::Sender<Event>) {
+async fn watch_checks(mut watch: Watch, prefix: Arc<str>, events: mpsc::Sender<Event>) {
     loop {
-        let seen = watch.next(Checks::read).await;
+        let prefix = prefix.clone();
+        let seen = watch.next(move |bytes| Checks::read(bytes, &prefix)).await;
         let cost = seen.as_ref().map_or(Duration::ZERO, |s| s.decoding);
         let (go, gone) = oneshot::channel();
         if events.send(Event::Checks(seen, go)).await.is_err() {
             return;
         }
-        rest(&mut watch, gone, cost).await;
+        rest(gone, cost).await;
     }
 }
 
 /// Until the reads are done; and a list that is long to decode is not asked for all the time.
-async fn rest(watch: &mut Watch, gone: oneshot::Receiver<()>, cost: Duration) {
+async fn rest(gone: oneshot::Receiver<()>, cost: Duration) {
     let started = Instant::now();
-    // Dropped when it may go on, sent when the answer was not believed.
-    if gone.await.is_ok() {
-        watch.disbelieve();
-    }
+    // It is dropped rather than sent.
+    let _ = gone.await;
     if cost > Duration::from_millis(5) {
         tokio::time::sleep((cost * 3).min(Duration::from_secs(1)).saturating_sub(started.elapsed())).await;
     }
