@@ -76,7 +76,9 @@ pub(crate) fn unauthorized(refusal: auth::Refusal) -> Response<Body> {
             }
             response
         }
+        auth::Refusal::Answer(answer) => answer.map(Body::full),
         auth::Refusal::Busy => text_answer(StatusCode::SERVICE_UNAVAILABLE, "authorization is busy\n"),
+        auth::Refusal::Unavailable => text_answer(StatusCode::SERVICE_UNAVAILABLE, "authorization is not available\n"),
     }
 }
 

@@ -3,6 +3,7 @@
 //! What a request means is written here once, against the types of the `http` crate; which codec reads and writes it is
 //! below.
 
+mod access;
 mod answer;
 mod body;
 mod compress;
@@ -31,7 +32,7 @@ use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::Config;
-use crate::route::{Access, HostOption, LiveTable, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
+use crate::route::{HostOption, LiveTable, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
 use crate::upstream::{Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
@@ -87,6 +88,8 @@ enum Plan {
 struct Forward {
     target: Arc<TargetState>,
     path_and_query: PathAndQuery,
+    /// What the schemes of the route have found out about the client.
+    grant: Option<auth::Grant>,
 }
 
 impl Client {
@@ -108,11 +111,23 @@ impl Client {
         }
         let mut plan = self.plan(&request, &host);
         if let Plan::Guarded { schemes, plan: guarded } = plan {
-            let asked = auth::Request { headers: request.headers() };
-            if let Err(refusal) = worker.auth.check(&schemes, &asked).await {
-                return answer::unauthorized(refusal);
-            }
+            let asked = auth::Request {
+                method: request.method(),
+                headers: request.headers(),
+                host: &host,
+                path: &path::clean(request.uri().path()).raw,
+                query: request.uri().query(),
+                peer: &self.peer,
+                pools: &worker.pools,
+            };
+            let grant = match worker.auth.check(&schemes, &asked).await {
+                Ok(grant) => grant,
+                Err(refusal) => return answer::unauthorized(refusal),
+            };
             plan = *guarded;
+            if let Plan::Forward(forward) = &mut plan {
+                forward.grant = Some(grant);
+            }
         }
         match plan {
             Plan::Answer(response) => response,
@@ -172,7 +187,8 @@ impl Client {
                     Some((redirect.code, location))
                 }
             };
-            if !self.is_permitted(target, request.headers()) {
+            let trusted = self.worker.config.trusted.as_deref();
+            if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
                 return Some(Plan::Answer(Refusal::AccessDenied.answer()));
             }
             let plan = match location {
@@ -208,24 +224,6 @@ impl Client {
             .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
     }
 
-    /// The peer and everybody before it must be let in. What is no address (`unknown`, say) says nothing about anybody.
-    fn is_permitted(&self, target: &Target, headers: &HeaderMap) -> bool {
-        let access = &target.options.access;
-        if *access == Access::Everyone {
-            return true;
-        }
-        let peer = self.peer.remote.ip();
-        access.permits(peer)
-            && headers
-                .get_all(headers::X_FORWARDED_FOR)
-                .iter()
-                .flat_map(|line| line.as_bytes().split(|b| *b == b','))
-                .map(<[u8]>::trim_ascii)
-                .filter(|element| !element.is_empty())
-                .filter_map(address)
-                .all(|address| address == peer || access.permits(address))
-    }
-
     fn plan_forward(&self, request: &Request<Incoming>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
         let speaks_http = matches!(
             (target.destination.scheme, is_websocket(request.headers())),
@@ -237,14 +235,14 @@ impl Client {
         let path = cleaned.forward(&target.options);
         let query = target.destination.query.as_deref();
         match request::forward_target(request.uri().path_and_query(), &path, query) {
-            Some(path_and_query) => Plan::Forward(Forward { target: state, path_and_query }),
+            Some(path_and_query) => Plan::Forward(Forward { target: state, path_and_query, grant: None }),
             None => Plan::Answer(Refusal::BadTarget.answer()),
         }
     }
 
     async fn forward(&self, request: Request<Incoming>, host: &str, forward: Forward) -> Response<Body> {
         let worker = &*self.worker;
-        let Forward { target, path_and_query } = forward;
+        let Forward { target, path_and_query, grant } = forward;
         let (mut head, body) = request.into_parts();
         let wish = match &worker.config.compression {
             Some(compression) if target.options.compress => Some(compression.wish(&head)),
@@ -263,6 +261,9 @@ impl Client {
         }
         worker.rules.introduce(&mut head.headers, &facts);
         head.headers.remove(UPGRADE);
+        if let Some(grant) = grant {
+            grant.apply(&mut head.headers);
+        }
         match &target.options.host {
             // HTTP/1.0 need not name a host, HTTP/1.1 must.
             None if host.is_empty() => set_host(&mut head.headers, &target.destination.authority),
@@ -369,18 +370,6 @@ fn is_websocket(headers: &HeaderMap) -> bool {
 fn without_port(host: &str) -> Option<&str> {
     let (bare, port) = host.rsplit_once(':')?;
     (!port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())).then_some(bare)
-}
-
-/// An element of `X-Forwarded-For`: an address, perhaps with a port.
-fn address(element: &[u8]) -> Option<std::net::IpAddr> {
-    let text = std::str::from_utf8(element).ok()?;
-    if let Ok(address) = text.parse() {
-        return Some(address);
-    }
-    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
-        return Some(address.ip());
-    }
-    text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
 /// 128 random bits in the form 8-4-4-4-12.
