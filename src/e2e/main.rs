@@ -5,6 +5,7 @@ mod testing;
 
 mod headers;
 mod parsing;
+mod policy;
 mod proxy;
 mod routing;
 mod targets;
