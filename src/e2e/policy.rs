@@ -126,3 +126,30 @@ async fn codings_are_chosen_by_client_and_route() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_route_changes_headers() {
+    let target = Origin::start("target").await;
+    target.always(reply(200, &[("Server", "x"), ("Access-Control-Allow-Origin", "*")], "ok"));
+    let options =
+        "reqset=X-Env:prod%20one reqdel=Cookie respdel=Server respset=X-A:b secure=true cors=https://a.com auth=none";
+    let open = options.replace(" auth=none", "");
+    let routes = format!("route add t / {0} opts \"{open}\"\nroute add t /closed {0} opts \"{options}\"", target.url());
+    let proxy = Start::routes(routes).start().await;
+    let response = proxy.raw(get("/", "Cookie: a=b\r\nX-Env: dev\r\nOrigin: https://a.com\r\n")).await;
+    let seen = target.last();
+    assert_eq!((seen.header("x-env"), seen.header("cookie")), (Some("prod one"), None));
+    assert_eq!((response.header("server"), response.header("x-a")), (None, Some("b")));
+    assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(response.head.all("access-control-allow-origin"), ["https://a.com"]);
+    let other = proxy.raw(get("/", "Origin: https://b.com\r\n")).await;
+    assert_eq!((other.header("access-control-allow-origin"), other.header("vary")), (None, Some("Origin")));
+    let ask = "OPTIONS /closed HTTP/1.1\r\nHost: h\r\nOrigin: https://a.com\r\nAccess-Control-Request-Method: PUT\r\nAccess-Control-Request-Headers: x-b\r\n\r\n";
+    let count = target.seen().len();
+    let asked = proxy.raw(ask).await;
+    assert_eq!((asked.status, asked.header("access-control-allow-methods")), (204, Some("PUT")));
+    assert_eq!(asked.header("access-control-allow-headers"), Some("x-b"));
+    assert_eq!(proxy.status(get("/closed", "")).await, 401);
+    assert_eq!(target.seen().len(), count);
+    proxy.ends_well().await;
+}

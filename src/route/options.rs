@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use super::{Access, Redirect, path};
+use super::{Access, Edits, Redirect, path};
 
 /// Options of a target, raw and parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,7 @@ pub struct Options {
     pub auth: Option<String>,
     /// False for `compress=off`: responses are never compressed here. Default: true.
     pub compress: bool,
+    pub edits: Option<Box<Edits>>,
     pub tls_skip_verify: bool,
     pub proxy_protocol: bool,
     pub register: Option<Arc<str>>,
@@ -44,6 +45,7 @@ impl Default for Options {
             access: Access::default(),
             auth: None,
             compress: true,
+            edits: None,
             tls_skip_verify: false,
             proxy_protocol: false,
             register: None,
@@ -90,6 +92,7 @@ impl Options {
             access,
             auth: filled("auth").map(str::to_owned),
             compress: !matches!(given("compress"), Some("off" | "false")),
+            edits: Edits::parse(&raw)?,
             tls_skip_verify: given("tlsskipverify") == Some("true"),
             proxy_protocol: given("pxyproto") == Some("true"),
             register: filled("register").map(Into::into),

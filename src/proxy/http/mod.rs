@@ -32,7 +32,7 @@ use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::Config;
-use crate::route::{HostOption, LiveTable, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
+use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
 use crate::upstream::{Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
@@ -90,6 +90,15 @@ struct Forward {
     path_and_query: PathAndQuery,
     /// What the schemes of the route have found out about the client.
     grant: Option<auth::Grant>,
+}
+
+/// What is still to be done with the response of a target.
+struct Finish<'a> {
+    /// `None`: nothing is compressed here.
+    wish: Option<Wish>,
+    /// `Origin` of the request.
+    origin: Option<HeaderValue>,
+    options: &'a Options,
 }
 
 impl Client {
@@ -191,6 +200,12 @@ impl Client {
             if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
                 return Some(Plan::Answer(Refusal::AccessDenied.answer()));
             }
+            if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
+                && answer::is_preflight(request)
+            {
+                // Browsers ask without credentials, so this comes before auth.
+                return Some(Plan::Answer(answer::preflight(cors, request.headers())));
+            }
             let plan = match location {
                 Some((code, location)) => Plan::Redirect { code, location },
                 None => self.plan_forward(request, target, cleaned),
@@ -261,6 +276,10 @@ impl Client {
         }
         worker.rules.introduce(&mut head.headers, &facts);
         head.headers.remove(UPGRADE);
+        let origin = head.headers.get(http::header::ORIGIN).cloned();
+        if let Some(edits) = &target.options.edits {
+            edits.request.apply(&mut head.headers);
+        }
         if let Some(grant) = grant {
             grant.apply(&mut head.headers);
         }
@@ -289,7 +308,10 @@ impl Client {
         let mut record = Record::new(target.clone(), worker.shard);
         let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint };
         match exchange.send(Request::from_parts(head, body)).await {
-            Ok(response) => self.pass_on(response, upgrade.as_ref(), wish, record).await,
+            Ok(response) => {
+                self.pass_on(response, upgrade.as_ref(), Finish { wish, origin, options: &target.options }, record)
+                    .await
+            }
             Err(error) => {
                 tracing::error!("{} {}: {}", target.service, target.destination.text, error.chain());
                 record.status(answer::status_of(&error).as_u16());
@@ -302,7 +324,7 @@ impl Client {
         &self,
         response: Response<crate::upstream::ResponseBody>,
         asked: Option<&HeaderValue>,
-        wish: Option<Wish>,
+        finish: Finish<'_>,
         mut record: Record,
     ) -> Response<Body> {
         let (mut head, body) = response.into_parts();
@@ -334,7 +356,13 @@ impl Client {
             head.headers.remove(http::header::CONTENT_LENGTH);
         }
         worker.rules.secure_transport(&mut head.headers, &self.peer);
-        let coding = match (wish, &worker.config.compression) {
+        if let Some(edits) = &finish.options.edits {
+            if let Some(cors) = &edits.cors {
+                cors.permit(finish.origin.as_ref(), &mut head.headers);
+            }
+            edits.response.apply(&mut head.headers);
+        }
+        let coding = match (finish.wish, &worker.config.compression) {
             (Some(wish), Some(compression)) => {
                 compression.apply(wish, &mut head, http_body::Body::size_hint(&body).exact())
             }
