@@ -26,7 +26,7 @@
 //! | `fetch` | net |
 //! | `metrics` | life, net |
 //! | `consul` | fetch, life |
-//! | `auth` | upstream, fetch, life |
+//! | `auth` | upstream, fetch, life, net |
 //! | `upstream` | route, net, life, metrics |
 //! | `registry` | route, consul, fetch, life, metrics |
 //! | `cert` | consul, fetch, life, metrics |

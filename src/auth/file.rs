@@ -27,6 +27,12 @@ pub struct Error {
     why: String,
 }
 
+impl Error {
+    pub(super) fn new(path: impl Into<PathBuf>, why: impl Into<String>) -> Self {
+        Self { path: path.into(), why: why.into() }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "proxy.auth: open {}: {}", self.path.display(), self.why)

@@ -8,6 +8,26 @@ use http::header::AUTHORIZATION;
 use super::*;
 use crate::life::Life;
 
+pub(super) fn peer() -> Peer {
+    Peer { remote: "127.0.0.9:1".parse().unwrap(), local: "127.0.0.1:2".parse().unwrap(), tls: None }
+}
+
+pub(super) fn pools() -> Pools {
+    Pools::new(crate::upstream::Config {
+        dial_timeout: Duration::from_secs(1),
+        response_header_timeout: Duration::ZERO,
+        keep_alive: None,
+        idle_timeout: Duration::ZERO,
+        max_idle: 1,
+        max_headers: 100,
+        max_header_size: 65536,
+    })
+}
+
+pub(super) fn request<'a>(headers: &'a HeaderMap, peer: &'a Peer, pools: &'a Pools) -> Request<'a> {
+    Request { method: &Method::GET, headers, host: "h.com", path: "/a b", query: Some("q=1"), peer, pools }
+}
+
 struct Case {
     _dir: tempfile::TempDir,
     auth: Arc<Auth>,
@@ -33,12 +53,12 @@ impl Case {
             let value = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(user));
             headers.insert(AUTHORIZATION, HeaderValue::from_str(&value).unwrap());
         }
-        match self.auth.check(names, &Request { headers: &headers }).await {
-            Ok(()) => Ok(()),
+        match self.auth.check(names, &request(&headers, &peer(), &pools())).await {
+            Ok(_) => Ok(()),
             Err(Refusal::Challenge(challenges)) => {
                 Err(challenges.iter().map(|value| value.to_str().unwrap().to_owned()).collect())
             }
-            Err(Refusal::Busy) => panic!("busy"),
+            Err(other) => panic!("{other:?}"),
         }
     }
 }
@@ -89,11 +109,9 @@ async fn a_slow_hash_is_computed_once() {
 
 #[test]
 fn a_realm_cannot_break_out_of_its_quotes() {
-    for (realm, want) in [
-        ("The Realm", "Basic realm=\"The Realm\""),
-        ("a\"b\\c", "Basic realm=\"a\\\"b\\\\c\""),
-        ("a\nb", "Basic realm=\"restricted\""),
-    ] {
+    for (realm, want) in
+        [("The Realm", "Basic realm=\"The Realm\""), ("a\"b\\c", "Basic realm=\"a\\\"b\\\\c\""), ("a\nb", "Basic")]
+    {
         assert_eq!(challenge(realm), want);
     }
 }

@@ -8,6 +8,7 @@ use super::certificates::Entry;
 use super::listeners::{self, Listener};
 use super::parts::{self, Lists, Machine};
 use super::settings::{REDACTED, Settings, redact};
+use crate::auth::Kind;
 
 /// Compact. Durations are nanoseconds; secrets are masked.
 pub(crate) fn dump(
@@ -240,8 +241,15 @@ fn schemes(lists: &Lists) -> Value {
     let mut schemes: Vec<_> = lists.schemes.iter().collect();
     schemes.sort_by(|a, b| a.name.cmp(&b.name));
     for scheme in schemes {
-        let basic = json!({ "ModTime": "0001-01-01T00:00:00Z", "Realm": scheme.realm, "File": scheme.file, "Refresh": scheme.refresh });
-        map.insert(scheme.name.clone(), json!({ "Name": scheme.name, "Type": "basic", "Basic": basic }));
+        // Further kinds are ours, and what fabio's clients know of a scheme is empty there.
+        let (kind, file) = match &scheme.kind {
+            Kind::Basic(basic) => ("basic", basic.file.to_string_lossy()),
+            Kind::ApiKey(_) => ("apikey", "".into()),
+            Kind::Forward(_) => ("forward", "".into()),
+            Kind::Jwt(_) => ("jwt", "".into()),
+        };
+        let basic = json!({ "ModTime": "0001-01-01T00:00:00Z", "Realm": scheme.realm, "File": file, "Refresh": scheme.refresh });
+        map.insert(scheme.name.clone(), json!({ "Name": scheme.name, "Type": kind, "Basic": basic }));
     }
     Value::Object(map)
 }

@@ -110,7 +110,7 @@ options! {
     proxy_cs: String = "proxy.cs", Pairs, "", "1.2", Built,
         "certificate sources: cs=name;type=file;cert=path;key=path,...";
     proxy_auth: String = "proxy.auth", Pairs, "", "1.5.11", Built,
-        "authorisation schemes: name=n;type=basic;file=htpasswd;realm=r;refresh=5s,...";
+        "authorisation schemes: name=n;type=basic;file=htpasswd;realm=r;refresh=5s,... and new types apikey, forward, jwt";
     proxy_localip: String = "proxy.localip", Address, "", "1.0.5", Built,
         "own address for by= in the Forwarded header; default: the first address that others can reach";
     proxy_strategy: String = "proxy.strategy", Choice(&["rnd", "rr"]), "rnd", "1.0.0", Built,

@@ -6,6 +6,7 @@ mod testing;
 mod consul;
 mod headers;
 mod parsing;
+mod policy;
 mod proxy;
 mod readme;
 mod reports;

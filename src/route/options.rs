@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use super::{Access, Redirect, path};
+use super::{Access, Edits, Redirect, path};
 
 /// Options of a target, raw and parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +22,7 @@ pub struct Options {
     pub auth: Option<String>,
     /// False for `compress=off`: responses are never compressed here. Default: true.
     pub compress: bool,
+    pub edits: Option<Box<Edits>>,
     pub tls_skip_verify: bool,
     /// Tell the target about the client, first thing on each connection.
     pub proxy_protocol: Option<ProxyVersion>,
@@ -55,6 +56,7 @@ impl Default for Options {
             access: Access::default(),
             auth: None,
             compress: true,
+            edits: None,
             tls_skip_verify: false,
             proxy_protocol: None,
             idle_timeout: None,
@@ -102,6 +104,7 @@ impl Options {
             access,
             auth: filled("auth").map(str::to_owned),
             compress: !matches!(given("compress"), Some("off" | "false")),
+            edits: Edits::parse(&raw)?,
             tls_skip_verify: given("tlsskipverify") == Some("true"),
             proxy_protocol: match given("pxyproto") {
                 Some("true" | "v1") => Some(ProxyVersion::V1),

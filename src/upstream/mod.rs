@@ -9,7 +9,7 @@ mod tls;
 
 use std::time::Duration;
 
-pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState};
+pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
 pub use exchange::{Exchange, RequestBody, ResponseBody, Upgraded};
 pub use pool::Pools;

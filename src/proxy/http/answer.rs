@@ -1,12 +1,17 @@
 //! Answers that we make ourselves. The only file that decides a status for them.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, ORIGIN, VARY, WWW_AUTHENTICATE,
+};
 use http::{Method, Response, StatusCode};
 
 use super::body::Body;
 use crate::access_log::Outcome;
 use crate::auth;
+use crate::route::Cors;
 use crate::upstream;
 
 /// Why a request was not passed on. What the client did wrong is said in the body.
@@ -75,6 +80,28 @@ impl Refusal {
     }
 }
 
+/// Does a browser ask whether a page may send a request (Fetch standard, CORS-preflight request)?
+pub(crate) fn is_preflight<B>(request: &http::Request<B>) -> bool {
+    *request.method() == Method::OPTIONS
+        && request.headers().contains_key(ORIGIN)
+        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+pub(crate) fn preflight(cors: &Cors, asked: &HeaderMap) -> Response<Body> {
+    let mut response = empty(StatusCode::NO_CONTENT);
+    let headers = response.headers_mut();
+    cors.permit(asked.get(ORIGIN), headers);
+    if headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
+        let method = asked.get(ACCESS_CONTROL_REQUEST_METHOD).cloned();
+        headers.extend(method.map(|method| (ACCESS_CONTROL_ALLOW_METHODS, method)));
+        let names = asked.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+        headers.extend(names.map(|names| (ACCESS_CONTROL_ALLOW_HEADERS, names)));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    }
+    headers.append(VARY, HeaderValue::from_static("Access-Control-Request-Method, Access-Control-Request-Headers"));
+    response
+}
+
 /// What the schemes of a route have against a request.
 pub(crate) fn unauthorized(refusal: auth::Refusal) -> Response<Body> {
     match refusal {
@@ -85,7 +112,9 @@ pub(crate) fn unauthorized(refusal: auth::Refusal) -> Response<Body> {
             }
             response
         }
+        auth::Refusal::Answer(answer) => answer.map(Body::full),
         auth::Refusal::Busy => text_answer(StatusCode::SERVICE_UNAVAILABLE, "authorization is busy\n"),
+        auth::Refusal::Unavailable => text_answer(StatusCode::SERVICE_UNAVAILABLE, "authorization is not available\n"),
     }
 }
 

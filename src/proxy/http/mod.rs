@@ -3,6 +3,7 @@
 //! What a request means is written here once, against the types of the `http` crate; which codec reads and writes it is
 //! below.
 
+mod access;
 mod answer;
 mod body;
 mod compress;
@@ -34,7 +35,7 @@ use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::{Config, preamble};
-use crate::route::{Access, HostOption, LiveTable, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
+use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
 use crate::upstream::{self, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
@@ -100,6 +101,17 @@ enum Plan {
 struct Forward {
     target: Arc<TargetState>,
     path_and_query: PathAndQuery,
+    /// What the schemes of the route have found out about the client.
+    grant: Option<auth::Grant>,
+}
+
+/// What is still to be done with the response of a target.
+struct Finish<'a> {
+    /// `None`: nothing is compressed here.
+    wish: Option<Wish>,
+    /// `Origin` of the request.
+    origin: Option<HeaderValue>,
+    options: &'a Options,
 }
 
 impl Client {
@@ -134,11 +146,23 @@ impl Client {
         }
         let mut plan = self.plan(&request, &host);
         if let Plan::Guarded { schemes, plan: guarded } = plan {
-            let asked = auth::Request { headers: request.headers() };
-            if let Err(refusal) = worker.auth.check(&schemes, &asked).await {
-                return answer::unauthorized(refusal);
-            }
+            let asked = auth::Request {
+                method: request.method(),
+                headers: request.headers(),
+                host: &host,
+                path: &path::clean(request.uri().path()).raw,
+                query: request.uri().query(),
+                peer: &self.peer,
+                pools: &worker.pools,
+            };
+            let grant = match worker.auth.check(&schemes, &asked).await {
+                Ok(grant) => grant,
+                Err(refusal) => return answer::unauthorized(refusal),
+            };
             plan = *guarded;
+            if let Plan::Forward(forward) = &mut plan {
+                forward.grant = Some(grant);
+            }
         }
         match plan {
             Plan::Answer(response) => response,
@@ -198,8 +222,15 @@ impl Client {
                     Some((redirect.code, location))
                 }
             };
-            if !self.is_permitted(target, request.headers()) {
+            let trusted = self.worker.config.trusted.as_deref();
+            if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
                 return Some(Plan::Answer(Refusal::AccessDenied.answer()));
+            }
+            if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
+                && answer::is_preflight(request)
+            {
+                // Browsers ask without credentials, so this comes before auth.
+                return Some(Plan::Answer(answer::preflight(cors, request.headers())));
             }
             let plan = match location {
                 Some((code, location)) => Plan::Redirect { code, location },
@@ -234,24 +265,6 @@ impl Client {
             .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
     }
 
-    /// The peer and everybody before it must be let in. What is no address (`unknown`, say) says nothing about anybody.
-    fn is_permitted(&self, target: &Target, headers: &HeaderMap) -> bool {
-        let access = &target.options.access;
-        if *access == Access::Everyone {
-            return true;
-        }
-        let peer = self.peer.remote.ip();
-        access.permits(peer)
-            && headers
-                .get_all(headers::X_FORWARDED_FOR)
-                .iter()
-                .flat_map(|line| line.as_bytes().split(|b| *b == b','))
-                .map(<[u8]>::trim_ascii)
-                .filter(|element| !element.is_empty())
-                .filter_map(address)
-                .all(|address| address == peer || access.permits(address))
-    }
-
     fn plan_forward(&self, request: &Request<Incoming>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
         let speaks_http = matches!(
             (target.destination.scheme, is_websocket(request.headers())),
@@ -263,7 +276,7 @@ impl Client {
         let path = cleaned.forward(&target.options);
         let query = target.destination.query.as_deref();
         match request::forward_target(request.uri().path_and_query(), &path, query) {
-            Some(path_and_query) => Plan::Forward(Forward { target: state, path_and_query }),
+            Some(path_and_query) => Plan::Forward(Forward { target: state, path_and_query, grant: None }),
             None => Plan::Answer(Refusal::BadTarget.answer()),
         }
     }
@@ -276,7 +289,7 @@ impl Client {
         mut log: Option<Box<Facts>>,
     ) -> Response<Body> {
         let worker = &*self.worker;
-        let Forward { target, path_and_query } = forward;
+        let Forward { target, path_and_query, grant } = forward;
         let (mut head, body) = request.into_parts();
         let wish = match &worker.config.compression {
             Some(compression) if target.options.compress => Some(compression.wish(&head)),
@@ -295,6 +308,13 @@ impl Client {
         }
         worker.rules.introduce(&mut head.headers, &facts);
         head.headers.remove(UPGRADE);
+        let origin = head.headers.get(http::header::ORIGIN).cloned();
+        if let Some(edits) = &target.options.edits {
+            edits.request.apply(&mut head.headers);
+        }
+        if let Some(grant) = grant {
+            grant.apply(&mut head.headers);
+        }
         match &target.options.host {
             // HTTP/1.0 need not name a host, HTTP/1.1 must.
             None if host.is_empty() => set_host(&mut head.headers, &target.destination.authority),
@@ -324,7 +344,10 @@ impl Client {
         let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
         let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint, preamble: &preamble };
         match exchange.send(Request::from_parts(head, body)).await {
-            Ok(response) => self.pass_on(response, upgrade.as_ref(), wish, record).await,
+            Ok(response) => {
+                self.pass_on(response, upgrade.as_ref(), Finish { wish, origin, options: &target.options }, record)
+                    .await
+            }
             Err(error) => {
                 let (service, place) = (&target.service, &target.destination.text);
                 match error.side() {
@@ -342,7 +365,7 @@ impl Client {
         &self,
         response: Response<crate::upstream::ResponseBody>,
         asked: Option<&HeaderValue>,
-        wish: Option<Wish>,
+        finish: Finish<'_>,
         mut record: Record,
     ) -> Response<Body> {
         let (mut head, body) = response.into_parts();
@@ -382,7 +405,13 @@ impl Client {
             head.headers.remove(http::header::CONTENT_LENGTH);
         }
         worker.rules.secure_transport(&mut head.headers, &self.peer);
-        let coding = match (wish, &worker.config.compression) {
+        if let Some(edits) = &finish.options.edits {
+            if let Some(cors) = &edits.cors {
+                cors.permit(finish.origin.as_ref(), &mut head.headers);
+            }
+            edits.response.apply(&mut head.headers);
+        }
+        let coding = match (finish.wish, &worker.config.compression) {
             (Some(wish), Some(compression)) => {
                 compression.apply(wish, &mut head, http_body::Body::size_hint(&body).exact())
             }
@@ -418,18 +447,6 @@ fn is_websocket(headers: &HeaderMap) -> bool {
 fn without_port(host: &str) -> Option<&str> {
     let (bare, port) = host.rsplit_once(':')?;
     (!port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())).then_some(bare)
-}
-
-/// An element of `X-Forwarded-For`: an address, perhaps with a port.
-fn address(element: &[u8]) -> Option<std::net::IpAddr> {
-    let text = std::str::from_utf8(element).ok()?;
-    if let Ok(address) = text.parse() {
-        return Some(address);
-    }
-    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
-        return Some(address.ip());
-    }
-    text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
 /// 128 random bits in the form 8-4-4-4-12.

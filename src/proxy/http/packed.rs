@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn bodies_of_all_sizes_come_back() {
         for coding in Coding::ALL {
-            for size in [0, 1, 10, 5000, 300_000, 3_000_000] {
+            for size in [0, 1, 10, 5000, 300_000] {
                 let text: Vec<u8> = (0..size).map(|n: usize| (n * n / 7) as u8).collect();
                 let events = text.chunks(70_000).map(|part| Event::Data(part.to_vec())).collect();
                 let mut body = packed(events, coding);
