@@ -72,7 +72,7 @@ impl App {
             signal = signals.end() => anyhow::bail!("Caught {signal}. Exiting"),
         };
         let Self { config, live, metrics, access_log, life, .. } = self;
-        tokio::spawn(metrics.clone().run(life.watch()));
+        let exporting = tokio::spawn(metrics.clone().run(life.watch()));
         if let Some(log) = &access_log {
             tokio::spawn(watch_access_log(log.clone()));
         }
@@ -108,6 +108,8 @@ impl App {
             () = shut_down(&config.life, &registry, &life, workers) => tracing::info!("Down"),
             signal = signals.end() => tracing::warn!("Caught {signal} again. Exiting at once"),
         }
+        life.advance(Phase::Ended);
+        let _ = tokio::time::timeout(LAST_MOMENT, exporting).await;
         if let Some(log) = access_log {
             log.flush(LAST_MOMENT);
         }
