@@ -33,17 +33,12 @@ pub(crate) struct Facts {
     trace: Option<HeaderValue>,
     /// Path and query for the target.
     forwarded: Option<PathAndQuery>,
-    first_byte: Option<Duration>,
+    pub(crate) first_byte: Option<Duration>,
     pub(crate) protocol: &'static str,
-}
-
-/// How it went.
-pub(crate) struct Ending<'a> {
-    pub(crate) target: Option<&'a TargetState>,
-    pub(crate) status: u16,
+    /// Bytes of the body to the client, or through a connection that has changed its protocol.
     pub(crate) sent: u64,
+    /// `None`: not counted.
     pub(crate) received: Option<u64>,
-    pub(crate) took: Duration,
     pub(crate) outcome: Outcome,
 }
 
@@ -67,6 +62,9 @@ impl Facts {
             forwarded: None,
             first_byte: None,
             protocol: "http",
+            sent: 0,
+            received: None,
+            outcome: Outcome::ClientGone,
         }
     }
 
@@ -91,25 +89,20 @@ impl Facts {
         }
     }
 
-    /// The head of the response is there.
-    pub(crate) fn answered(&mut self) {
-        self.first_byte = Some(self.begun.elapsed());
-    }
-
     /// Lines are wanted for everything.
     pub(crate) fn all(&self) -> bool {
         self.logger.all()
     }
 
-    pub(crate) fn write(&self, ending: &Ending<'_>) {
+    /// `target`: where the request went.
+    pub(crate) fn write(&self, target: Option<&TargetState>, status: u16, took: Duration) {
         let cleaned = path::clean(self.uri.path());
-        let target = self.uri.path_and_query().map_or("", PathAndQuery::as_str);
         let whole;
         let uri = if self.uri.scheme().is_some() && self.version < Version::HTTP_2 {
             whole = self.uri.to_string();
             &whole
         } else {
-            target
+            self.uri.path_and_query().map_or("", PathAndQuery::as_str)
         };
         let bytes = |value: &'_ Option<HeaderValue>| -> Vec<u8> {
             value.as_ref().map(|value| value.as_bytes().to_vec()).unwrap_or_default()
@@ -130,12 +123,12 @@ impl Facts {
             host: &host,
             sent_host: if self.forwarded.is_some() { &sent_host } else { &host },
             headers: &self.headers,
-            status: ending.status,
-            sent: ending.sent,
-            received: ending.received,
+            status,
+            sent: self.sent,
+            received: self.received,
             first_byte: self.first_byte,
-            outcome: ending.outcome,
-            upstream: ending.target.map(|target| Upstream {
+            outcome: self.outcome,
+            upstream: target.map(|target| Upstream {
                 service: &target.service,
                 scheme: target.destination.scheme.name(),
                 addr: &target.destination.authority,
@@ -149,7 +142,7 @@ impl Facts {
             }),
             request_id: self.request_id.as_ref().map_or(b"", HeaderValue::as_bytes),
             trace_id: self.trace.as_ref().map_or(b"", |value| trace_id(value.as_bytes())),
-            ..Line::new(self.protocol, self.client, ending.took)
+            ..Line::new(self.protocol, self.client, took)
         };
         self.logger.write(&line);
     }
