@@ -23,6 +23,7 @@ use self::worker::{Setup, Socket};
 use crate::access_log;
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
+use crate::fetch;
 use crate::life::{Life, Phase};
 use crate::listen::{self, Bound, Proto};
 use crate::metrics::Metrics;
@@ -72,7 +73,7 @@ impl App {
             signal = signals.end() => anyhow::bail!("Caught {signal}. Exiting"),
         };
         let Self { config, live, metrics, access_log, life, .. } = self;
-        let exporting = tokio::spawn(metrics.clone().run(life.watch()));
+        let exporting = tokio::spawn(metrics.clone().run(life.watch(), circonus(&config.metrics)?));
         if let Some(log) = &access_log {
             tokio::spawn(watch_access_log(log.clone()));
         }
@@ -156,6 +157,24 @@ fn start_access_log(config: &Config) -> anyhow::Result<Option<access_log::Log>> 
         .with_context(|| format!("log.access.target: cannot write to {}", config.target))?;
     tracing::info!("Writing access log to {}", config.target);
     Ok(Some(log))
+}
+
+/// Posts to the submission URL of Circonus, which is never shown: whoever knows it may send.
+fn circonus(config: &crate::metrics::Config) -> anyhow::Result<Option<crate::metrics::Post>> {
+    let url = config.circonus_url.clone();
+    if url.is_empty() {
+        return Ok(None);
+    }
+    let settings = fetch::Settings { https: url.starts_with("https:"), idle_connections: 1, ..Default::default() };
+    let client = fetch::Client::new(settings).context("metrics.circonus.submissionurl")?;
+    Ok(Some(Box::new(move |document| {
+        let request =
+            client.current().put(&url).header(http::header::CONTENT_TYPE, "application/json").body(document).send();
+        Box::pin(async move {
+            let answered = request.await.and_then(reqwest::Response::error_for_status);
+            answered.map(drop).map_err(fetch::explain)
+        })
+    })))
 }
 
 /// Says and counts what the access log has lost.

@@ -85,7 +85,7 @@ const TIME: Kind = Kind::Duration { min: 0 };
 
 const BGP: &str = "addresses would not be announced by BGP";
 const GRPC: &str = "gRPC listeners are not built yet";
-const PUSH: &str = "the exporters that use it are not built yet";
+const PUSH: &str = "no check is looked up; metrics.circonus.submissionurl says where to send";
 
 options! {
     // The process.

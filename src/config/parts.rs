@@ -418,6 +418,19 @@ fn metrics(settings: &mut Settings, machine: &Machine) -> Option<metrics::Config
             settings.warn(key, &format!("{target} has no host:port to send to; nothing is sent"));
         }
     }
+    if targets.iter().any(|target| target == "circonus") {
+        let (key, url) = (&settings.values.metrics_circonus_apikey, &settings.values.metrics_circonus_submissionurl);
+        if key.is_empty() && url.is_empty() {
+            settings.mistake("metrics.target", "metrics: Circonus API token key or SubmissionURL");
+        } else if url.is_empty() {
+            settings.mistake(
+                "metrics.circonus.apikey",
+                "looking up a check by its key is not built yet, and nothing would be sent: set metrics.circonus.submissionurl",
+            );
+        } else if !url.starts_with("http://") && !url.starts_with("https://") {
+            settings.mistake("metrics.circonus.submissionurl", "not a URL; write https://host/path");
+        }
+    }
     if let Err(reason) = metrics::check_names(&settings.values.metrics_names) {
         settings.mistake("metrics.names", &format!("metrics: invalid Names template: {reason}"));
     }
@@ -447,6 +460,7 @@ fn metrics(settings: &mut Settings, machine: &Machine) -> Option<metrics::Config
         prefix,
         names: values.metrics_names.clone(),
         interval: duration::positive(values.metrics_interval),
+        circonus_url: values.metrics_circonus_submissionurl.clone(),
         addresses: metrics::Addresses {
             statsd: values.metrics_statsd_addr.clone(),
             dogstatsd: values.metrics_dogstatsd_addr.clone(),

@@ -11,4 +11,4 @@ pub(crate) const CERT_TYPES: &[&str] = &["vault", "vault-pki"];
 pub(crate) const CERT_OPTIONS: &[&str] = &[];
 
 /// `metrics.target`.
-pub(crate) const METRICS_TARGETS: &[&str] = &["circonus"];
+pub(crate) const METRICS_TARGETS: &[&str] = &[];

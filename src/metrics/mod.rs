@@ -29,7 +29,7 @@ use http_body_util::Full;
 use crate::life;
 
 pub use prefix::{DEFAULT_PREFIX, PrefixError, expand_prefix};
-pub use push::{Addresses, TARGETS as PUSH_TARGETS};
+pub use push::{Addresses, Post, TARGETS as PUSH_TARGETS};
 pub use series::Counter;
 pub use targets::TargetSeries;
 pub use traffic::{HttpSeries, OpenWebSocket, TcpSeries};
@@ -46,6 +46,8 @@ pub struct Config {
     /// How often exporters push. Not 0.
     pub interval: Duration,
     pub addresses: Addresses,
+    /// `metrics.circonus.submissionurl`; empty: none. Whoever runs the exporters posts there.
+    pub circonus_url: String,
     pub prometheus_subsystem: String,
     /// Begins with `/`.
     pub prometheus_path: String,
@@ -139,7 +141,8 @@ impl Metrics {
     }
 
     /// Pushes, clears up after targets that are gone, and empties buffers, until the end. Then it pushes once more.
-    pub async fn run(self, life: life::Watch) {
+    /// `circonus` posts a document to the submission URL.
+    pub async fn run(self, life: life::Watch, circonus: Option<Post>) {
         let mut ended = life.clone();
         let upkeep = async {
             loop {
@@ -153,7 +156,7 @@ impl Metrics {
         let mut ended = life;
         let pushing = async {
             if let Some(push) = push {
-                push::run(push, &self.0, ended.reached(life::Phase::Ended)).await;
+                push::run(push, &self.0, circonus, ended.reached(life::Phase::Ended)).await;
             }
         };
         tokio::join!(upkeep, pushing);

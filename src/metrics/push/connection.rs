@@ -36,6 +36,25 @@ pub(super) fn pair() -> (Sender, mpsc::Receiver<String>) {
     (Sender(Some(sender)), receiver)
 }
 
+/// For documents that are posted one by one. `post` keeps its own connection.
+pub(super) fn posting(post: super::Post) -> (Sender, Connection) {
+    let (sender, mut receiver) = mpsc::channel::<String>(DOCUMENTS);
+    let posting = tokio::spawn(async move {
+        let mut failing = false;
+        while let Some(document) = receiver.recv().await {
+            let posted = tokio::time::timeout(TIMEOUT, post(document)).await;
+            let posted = posted.unwrap_or_else(|_| Err("no answer in time".into()));
+            match &posted {
+                Ok(()) if failing => tracing::info!("metrics: Circonus is reached again"),
+                Err(error) if !failing => tracing::warn!("metrics: Circonus: {error}; data was lost"),
+                _ => {}
+            }
+            failing = posted.is_err();
+        }
+    });
+    (Sender(Some(sender)), Connection(posting))
+}
+
 impl Sender {
     pub(super) fn nowhere() -> Self {
         Self(None)
@@ -178,6 +197,7 @@ fn is_closed(socket: &Socket) -> bool {
 
 /// Texts; about as many lines as [`CHUNK`] each.
 const WAITING: usize = 64;
+const DOCUMENTS: usize = 2;
 const CHUNK: usize = 1024;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);

@@ -4,6 +4,7 @@
 //! into a bounded journal beside it, and only while somebody here wants them. A full journal costs observations, which are
 //! counted, and never time.
 
+mod circonus;
 mod connection;
 mod graphite;
 mod journal;
@@ -33,6 +34,11 @@ pub struct Addresses {
     /// TCP.
     pub graphite: String,
 }
+
+/// Sends a document to Circonus. The error is for people.
+pub type Post = Box<dyn Fn(String) -> BoxFuture<Result<(), String>> + Send>;
+
+type BoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// What the exporters of one configuration need from the start on.
 pub(super) struct Push {
@@ -189,10 +195,11 @@ trait Exporter: Send {
 }
 
 /// Runs until `ended` is ready, then flushes once more.
-pub(super) async fn run(push: Push, inner: &Inner, ended: impl Future<Output = ()>) {
+pub(super) async fn run(push: Push, inner: &Inner, circonus: Option<Post>, ended: impl Future<Output = ()>) {
     let Push { targets, naming, addresses, interval, reader } = push;
     let mut connections = Vec::new();
     let mut exporters: Vec<Box<dyn Exporter>> = Vec::new();
+    let mut circonus = circonus;
     for target in &targets {
         let mut connect = |address: &String, kind| {
             if address.is_empty() {
@@ -203,6 +210,13 @@ pub(super) async fn run(push: Push, inner: &Inner, ended: impl Future<Output = (
             connections.push(connection);
             sender
         };
+        if target == "circonus" {
+            let Some(post) = circonus.take() else { continue };
+            let (sender, connection) = connection::posting(post);
+            connections.push(connection);
+            exporters.push(Box::new(circonus::Circonus::new(sender)));
+            continue;
+        }
         exporters.push(match target.as_str() {
             "statsd_raw" => Box::new(statsd::Raw::new(connect(&addresses.statsd, connection::Kind::Udp))),
             "dogstatsd" => Box::new(statsd::Dog::new(connect(&addresses.dogstatsd, connection::Kind::Udp))),
@@ -262,7 +276,7 @@ pub(super) async fn run(push: Push, inner: &Inner, ended: impl Future<Output = (
 }
 
 /// The words of `metrics.target` that are served here.
-pub const TARGETS: &[&str] = &["stdout", "flat", "label", "statsd_raw", "dogstatsd", "graphite"];
+pub const TARGETS: &[&str] = &["stdout", "flat", "label", "statsd_raw", "dogstatsd", "graphite", "circonus"];
 /// How often the journal is emptied, and how late a line on standard output may be.
 const TICK: Duration = Duration::from_millis(20);
 /// How late a line about bytes may be.

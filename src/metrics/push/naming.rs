@@ -56,6 +56,13 @@ impl Naming {
         legal(&format!("{}{tail}", self.dotted))
     }
 
+    /// As [`flat`](Self::flat), with Circonus' separator behind the prefix.
+    pub(super) fn ticked(&self, series: &Series) -> String {
+        let flat = self.flat(series);
+        let tail = flat.strip_prefix(&legal(&self.dotted)).unwrap_or(&flat);
+        format!("{}`{tail}", self.prefix)
+    }
+
     fn route(&self, series: &Series) -> String {
         self.routes.render(|field| field_of(field, Some(series))).unwrap_or_default()
     }

@@ -21,6 +21,7 @@ fn config(targets: &[&str], addresses: Addresses) -> Config {
         names: String::new(),
         interval: Duration::from_millis(50),
         addresses,
+        circonus_url: String::new(),
         prometheus_subsystem: String::new(),
         prometheus_path: "/metrics".into(),
         prometheus_buckets: vec![1.0],
@@ -55,7 +56,7 @@ async fn datagrams(target: &str, want: &[&str]) -> Vec<String> {
     let addresses = Addresses { statsd: address.clone(), dogstatsd: address, ..Addresses::default() };
     let metrics = Metrics::new(&config(&[target], addresses), 2);
     let life = Life::new();
-    let running = tokio::spawn(metrics.clone().run(life.watch()));
+    let running = tokio::spawn(metrics.clone().run(life.watch(), None));
     let kept = traffic(&metrics);
     let mut got = Vec::new();
     let mut buffer = [0; 2000];
@@ -113,7 +114,7 @@ async fn graphite_lines_also_after_the_server_was_away() {
     let addresses = Addresses { graphite: address.to_string(), ..Addresses::default() };
     let metrics = Metrics::new(&config(&["graphite"], addresses), 2);
     let life = Life::new();
-    let running = tokio::spawn(metrics.clone().run(life.watch()));
+    let running = tokio::spawn(metrics.clone().run(life.watch(), None));
     let kept = traffic(&metrics);
     // Long enough for a first attempt that fails.
     tokio::time::sleep(Duration::from_millis(150)).await;
@@ -249,6 +250,32 @@ fn tags_cannot_end_a_line_or_begin_another_tag() {
 }
 
 #[test]
+fn circonus_documents() {
+    let metrics = Metrics::new(&config(&["prometheus"], Addresses::default()), 2);
+    let _kept = traffic(&metrics);
+    let (sender, mut receive) = connection::pair();
+    let mut circonus = circonus::Circonus::new(sender);
+    let took = Duration::from_millis(12);
+    circonus.observe(&[observation(200, took), observation(200, took)], &naming());
+    circonus.flush(&Readings::all(&metrics.0), &naming(), SystemTime::now());
+    let document: serde_json::Value = serde_json::from_str(&receive.try_recv().unwrap()).unwrap();
+    for (name, want) in [
+        ("h.fabio`notfound", serde_json::json!({ "_type": "L", "_value": 2 })),
+        ("h.fabio`ws.conn", serde_json::json!({ "_type": "l", "_value": 1 })),
+        ("h.fabio`requests.service.svc-a", serde_json::json!({ "_type": "n", "_value": ["H[1.2e+07]=2"] })),
+        (
+            "h.fabio`svc-a.www_example_com./foo.10_1_2_3_12345",
+            serde_json::json!({ "_type": "n", "_value": ["H[1.2e+07]=2"] }),
+        ),
+    ] {
+        assert_eq!(document[name], want, "{name} in {document:#}");
+    }
+    circonus.flush(&Readings::all(&metrics.0), &naming(), SystemTime::now());
+    let document: serde_json::Value = serde_json::from_str(&receive.try_recv().unwrap()).unwrap();
+    assert_eq!(document.as_object().unwrap().keys().collect::<Vec<_>>(), ["h.fabio`ws.conn"]);
+}
+
+#[test]
 fn quantiles_of_a_stream_are_near_enough() {
     let mut histogram = Histogram::default();
     assert_eq!(histogram.quantile(0.5), -1.0);
@@ -286,7 +313,7 @@ async fn servers_that_are_not_there_are_no_reason_to_stop() {
     };
     let metrics = Metrics::new(&config(&["statsd_raw", "dogstatsd", "graphite"], addresses), 2);
     let life = Life::new();
-    let running = tokio::spawn(metrics.clone().run(life.watch()));
+    let running = tokio::spawn(metrics.clone().run(life.watch(), None));
     for _ in 0..5 {
         drop(traffic(&metrics));
         tokio::time::sleep(Duration::from_millis(30)).await;
