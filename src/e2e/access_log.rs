@@ -72,6 +72,50 @@ async fn everything_is_logged_if_asked_for() {
 }
 
 #[tokio::test]
+async fn only_errors_are_logged_if_asked_for() {
+    let app = Origin::start("app").await;
+    app.on("/bad", origin::reply(500, &[], ""));
+    app.on("/call", origin::chunked(&[("Content-Type", "application/grpc")]).chunk("x").end(&[("grpc-status", "5")]));
+    app.on("/head", origin::reply(200, &[("grpc-status", "13")], ""));
+    let mut proxy = Start::routes(format!("route add app / {}", app.url()))
+        .property("log.access.target", "stdout")
+        .property("log.access.format", "$request_uri $response_status $grpc_status $protocol")
+        .property("log.access.filter", "errors")
+        .one_worker()
+        .start()
+        .await;
+    for target in ["/good", "/bad", "/call", "/head"] {
+        let mut client = proxy.client().await;
+        client
+            .send(format!("GET {target} HTTP/1.1\r\nHost: h\r\nContent-Type: application/grpc\r\nTE: trailers\r\n\r\n"))
+            .await;
+        client.response().await;
+    }
+    let process = proxy.ferrio.process();
+    let got = lines(|| process.stdout(), 3).await;
+    assert_eq!(got, ["/bad 500  grpc", "/call 200 5 grpc", "/head 200 13 grpc"]);
+}
+
+#[tokio::test]
+async fn a_line_tells_what_it_took() {
+    let app = Origin::start("app").await;
+    let mut proxy = Start::routes(format!("route add app / {}", app.url()))
+        .property("log.access.target", "stdout")
+        .property("log.access.format", "$request_uri|$connect_time_ns|$first_byte_time_ns|$retries|$request_id")
+        .property("proxy.header.requestid", "X-Request-Id")
+        .one_worker()
+        .start()
+        .await;
+    proxy.get("h", "/1").await;
+    let process = proxy.ferrio.process();
+    let got = lines(|| process.stdout(), 1).await;
+    let fields: Vec<&str> = got[0].split('|').collect();
+    let seconds = |text: &str| text.parse::<f64>().unwrap_or(-1.0);
+    assert!(seconds(fields[1]) > 0.0 && seconds(fields[2]) > seconds(fields[1]), "{got:?}");
+    assert_eq!((fields[3], fields[4].len()), ("0", 36), "{got:?}");
+}
+
+#[tokio::test]
 async fn a_file_is_opened_again_on_hangup_and_complete_at_the_end() {
     let app = Origin::start("app").await;
     let mut proxy = Start::routes(format!("route add app / {}", app.url()))

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub use directory::{Directory, Endpoint, RouteState, TargetState};
 pub use error::{Error, Side};
-pub use exchange::{Exchange, RequestBody, ResponseBody, Upgraded};
+pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Upgraded};
 pub use pool::Pools;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

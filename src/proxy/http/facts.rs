@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{HOST, HeaderMap, HeaderValue};
+use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{HeaderName, Method, Request, Uri, Version};
 
@@ -33,13 +33,17 @@ pub(crate) struct Facts {
     trace: Option<HeaderValue>,
     /// Path and query for the target.
     forwarded: Option<PathAndQuery>,
+    pub(crate) connect: Option<Duration>,
     pub(crate) first_byte: Option<Duration>,
+    pub(crate) retries: Option<u32>,
     pub(crate) protocol: &'static str,
     /// Bytes of the body to the client, or through a connection that has changed its protocol.
     pub(crate) sent: u64,
     /// `None`: not counted.
     pub(crate) received: Option<u64>,
     pub(crate) outcome: Outcome,
+    /// Of a call, in the head of its response or in its trailers.
+    pub(crate) grpc_status: Option<u32>,
 }
 
 impl Facts {
@@ -60,11 +64,14 @@ impl Facts {
             request_id: None,
             trace: None,
             forwarded: None,
+            connect: None,
             first_byte: None,
+            retries: None,
             protocol: "http",
             sent: 0,
             received: None,
             outcome: Outcome::ClientGone,
+            grpc_status: None,
         }
     }
 
@@ -75,6 +82,9 @@ impl Facts {
         self.request_id =
             headers.get(rules.request_id.as_ref().unwrap_or(&HeaderName::from_static("x-request-id"))).cloned();
         self.trace = headers.get("traceparent").or_else(|| headers.get("x-b3-traceid")).cloned();
+        if headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc")) {
+            self.protocol = "grpc";
+        }
         self.headers = self.logger.headers().iter().map(|name| headers.get(name).cloned()).collect();
     }
 
@@ -126,8 +136,11 @@ impl Facts {
             status,
             sent: self.sent,
             received: self.received,
+            connect: self.connect,
             first_byte: self.first_byte,
+            retries: self.retries,
             outcome: self.outcome,
+            grpc_status: self.grpc_status,
             upstream: target.map(|target| Upstream {
                 service: &target.service,
                 scheme: target.destination.scheme.name(),

@@ -30,7 +30,7 @@ use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::Config;
 use crate::route::{Access, HostOption, LiveTable, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
+use crate::upstream::{Effort, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -289,8 +289,11 @@ impl Client {
         let clock = self.clock.clone();
         let body = RequestBody::new(body, move || clock.unlimited());
         let mut record = Record::new(target.clone(), worker.shard, log);
-        let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint };
-        match exchange.send(Request::from_parts(head, body)).await {
+        let effort = Effort::default();
+        let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint, effort: &effort };
+        let answer = exchange.send(Request::from_parts(head, body)).await;
+        record.effort(&effort);
+        match answer {
             Ok(response) => self.pass_on(response, upgrade.as_ref(), record).await,
             Err(error) => {
                 tracing::error!("{} {}: {}", target.service, target.destination.text, error.chain());
@@ -340,6 +343,7 @@ impl Client {
         worker.rules.secure_transport(&mut head.headers, &self.peer);
         head.version = Version::HTTP_11;
         record.status(head.status.as_u16());
+        record.fields(&head.headers);
         Response::from_parts(head, Body::target(body).with_record(record))
     }
 }

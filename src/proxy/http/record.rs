@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use http::HeaderMap;
+
 use super::answer::CLIENT_GONE;
 use super::facts::Facts;
 use crate::access_log::Outcome;
 use crate::metrics::Shard;
-use crate::upstream::TargetState;
+use crate::upstream::{Effort, TargetState};
 
 /// Lives as long as a request. Dropped without a status, the client has gone away.
 pub(crate) struct Record {
@@ -42,6 +44,14 @@ impl Record {
         }
     }
 
+    /// What it took to get a response, or none.
+    pub(crate) fn effort(&mut self, effort: &Effort) {
+        if let Some(facts) = &mut self.facts {
+            facts.connect = effort.connect.get();
+            facts.retries = Some(effort.retries.get());
+        }
+    }
+
     /// There was no response; `why` in a word.
     pub(crate) fn failed(&mut self, status: u16, why: &'static str) {
         self.status = status;
@@ -59,6 +69,15 @@ impl Record {
             && websocket
         {
             facts.protocol = "websocket";
+        }
+    }
+
+    /// Fields that may tell how a gRPC call went: those of the head or the trailers.
+    pub(crate) fn fields(&mut self, fields: &HeaderMap) {
+        if let Some(facts) = &mut self.facts
+            && let Some(status) = fields.get("grpc-status")
+        {
+            facts.grpc_status = status.to_str().ok().and_then(|status| status.parse().ok());
         }
     }
 
