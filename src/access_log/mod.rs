@@ -39,7 +39,7 @@ pub struct Config {
     pub all: bool,
     /// One of so many lines is written; those with a status from 500 on are always. 0 and 1: all.
     pub sample: u64,
-    /// Only requests with a status from 400 on, or that ended early.
+    /// Only requests with a status from 400 on or a gRPC status other than 0, or that ended early.
     pub only_errors: bool,
     pub mask: Mask,
     /// A file that has grown beyond so many bytes is put aside; 0: never.
@@ -119,7 +119,8 @@ impl Logger {
     /// Never waits.
     pub fn write(&self, line: &Line<'_>) {
         let config = &self.log.0.config;
-        let failed = line.status >= 400 || !line.outcome.is_orderly();
+        let failed =
+            line.status >= 400 || !line.outcome.is_orderly() || line.grpc_status.is_some_and(|status| status != 0);
         if config.only_errors && !failed {
             return;
         }

@@ -75,7 +75,8 @@ async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::Unbou
     let pools = Pools::new(upstream);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
     let strategy = proxy.strategy;
-    let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, None);
+    let hook = access_log.as_ref().and_then(|log| super::tcp_log::hook(log.logger()));
+    let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, hook);
     let logger = access_log.map(|log| log.logger());
     let proxies = Proxies {
         http: Rc::new(http::Worker::new(live, proxy, auth, pools, metrics, shard, logger)),

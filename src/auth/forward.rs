@@ -13,7 +13,7 @@ use http::{Response, Uri};
 use http_body_util::BodyExt as _;
 
 use super::{ForwardConfig, Grant, Refusal, Request};
-use crate::upstream::{Endpoint, Exchange, RequestBody, ResponseBody, TargetTls};
+use crate::upstream::{Effort, Endpoint, Exchange, RequestBody, ResponseBody, TargetTls};
 
 pub(super) struct Forward {
     endpoint: Endpoint,
@@ -72,7 +72,8 @@ impl Forward {
         let mut asked = http::Request::new(RequestBody::empty());
         *asked.uri_mut() = Uri::from(self.path.clone());
         *asked.headers_mut() = self.head(request);
-        let exchange = Exchange { pools: request.pools, endpoint: &self.endpoint, preamble: &[] };
+        let effort = Effort::default();
+        let exchange = Exchange { pools: request.pools, endpoint: &self.endpoint, preamble: &[], effort: &effort };
         let response = exchange.send(asked).await.map_err(|error| error.chain())?;
         let (mut head, body) = response.into_parts();
         let body = collect(body).await?;

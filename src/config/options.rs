@@ -85,7 +85,7 @@ const TIME: Kind = Kind::Duration { min: 0 };
 
 const BGP: &str = "addresses would not be announced by BGP";
 const GRPC: &str = "gRPC listeners are not built yet";
-const PUSH: &str = "the exporters that use it are not built yet";
+const PUSH: &str = "no check is looked up; metrics.circonus.submissionurl says where to send";
 
 options! {
     // The process.
@@ -207,19 +207,19 @@ options! {
         "exporters: stdout, label, statsd_raw, dogstatsd, prometheus, circonus, graphite";
     metrics_prefix: String = "metrics.prefix", Template, "{{clean .Hostname}}.{{clean .Exec}}", "1.0.0", Built,
         "prefix of all series; default stands for the default";
-    metrics_names: String = "metrics.names", Template, "{{clean .Service}}.{{clean .Host}}.{{clean .Path}}.{{clean .TargetURL.Host}}", "1.3", Inert(PUSH),
+    metrics_names: String = "metrics.names", Template, "{{clean .Service}}.{{clean .Host}}.{{clean .Path}}.{{clean .TargetURL.Host}}", "1.3", Built,
         "names of the series of routes";
-    metrics_interval: i64 = "metrics.interval", ANY_TIME, "30s", "1.0.0", Inert(PUSH),
+    metrics_interval: i64 = "metrics.interval", ANY_TIME, "30s", "1.0.0", Built,
         "how often exporters that push do so";
     metrics_timeout: i64 = "metrics.timeout", ANY_TIME, "10s", "1.5.3", Inert("exporters connect in the background"),
         "how long an exporter is tried at start";
     metrics_retry: i64 = "metrics.retry", ANY_TIME, "500ms", "1.5.3", Inert("exporters connect in the background"),
         "pause between such attempts";
-    metrics_graphite_addr: String = "metrics.graphite.addr", Text, "", "1.0.0", Inert(PUSH),
+    metrics_graphite_addr: String = "metrics.graphite.addr", Text, "", "1.0.0", Built,
         "host:port of graphite";
-    metrics_statsd_addr: String = "metrics.statsd.addr", Text, "", "1.2.1", Inert(PUSH),
+    metrics_statsd_addr: String = "metrics.statsd.addr", Text, "", "1.2.1", Built,
         "host:port of statsd";
-    metrics_dogstatsd_addr: String = "metrics.dogstatsd.addr", Text, "", "1.6.0", Inert(PUSH),
+    metrics_dogstatsd_addr: String = "metrics.dogstatsd.addr", Text, "", "1.6.0", Built,
         "host:port of dogstatsd";
     metrics_circonus_apikey: String = "metrics.circonus.apikey", Text, "", "1.3", Secret,
         "Circonus API token";

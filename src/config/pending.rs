@@ -11,5 +11,4 @@ pub(crate) const CERT_TYPES: &[&str] = &[];
 pub(crate) const CERT_OPTIONS: &[&str] = &[];
 
 /// `metrics.target`.
-pub(crate) const METRICS_TARGETS: &[&str] =
-    &["stdout", "flat", "label", "statsd_raw", "dogstatsd", "circonus", "graphite"];
+pub(crate) const METRICS_TARGETS: &[&str] = &[];

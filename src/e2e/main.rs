@@ -3,6 +3,7 @@
 #[path = "../testing/mod.rs"]
 mod testing;
 
+mod access_log;
 mod consul;
 mod headers;
 mod parsing;

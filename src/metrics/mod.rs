@@ -12,12 +12,13 @@ mod facade;
 pub mod names;
 mod prefix;
 mod process;
+mod push;
 mod render;
 mod series;
 mod targets;
 mod traffic;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,6 +29,7 @@ use http_body_util::Full;
 use crate::life;
 
 pub use prefix::{DEFAULT_PREFIX, PrefixError, expand_prefix};
+pub use push::{Addresses, Post, TARGETS as PUSH_TARGETS};
 pub use series::Counter;
 pub use targets::TargetSeries;
 pub use traffic::{HttpSeries, OpenWebSocket, TcpSeries};
@@ -35,18 +37,27 @@ pub use traffic::{HttpSeries, OpenWebSocket, TcpSeries};
 /// `metrics.*`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// `metrics.target`: which exporters are on. Only `prometheus` is built yet.
+    /// `metrics.target`: which exporters are on: `prometheus` and those of [`PUSH_TARGETS`].
     pub targets: Vec<String>,
     /// `metrics.prefix`, template expanded (see [`expand_prefix`]).
     pub prefix: String,
-    /// `metrics.names`, a template.
+    /// `metrics.names`, a template (see [`check_names`]).
     pub names: String,
+    /// How often exporters push. Not 0.
     pub interval: Duration,
+    pub addresses: Addresses,
+    /// `metrics.circonus.submissionurl`; empty: none. Whoever runs the exporters posts there.
+    pub circonus_url: String,
     pub prometheus_subsystem: String,
     /// Begins with `/`.
     pub prometheus_path: String,
     /// Seconds, strictly increasing.
     pub prometheus_buckets: Vec<f64>,
+}
+
+/// What is wrong with a text for `metrics.names`, if something is.
+pub fn check_names(template: &str) -> Result<(), String> {
+    push::check_names(template)
 }
 
 /// Which worker records: each has counters of its own, so that an add is never contended.
@@ -66,6 +77,8 @@ struct Inner {
     names: render::Names,
     prometheus: bool,
     path: String,
+    /// Until it runs.
+    push: Mutex<Option<push::Push>>,
 }
 
 impl Metrics {
@@ -78,8 +91,9 @@ impl Metrics {
         facade::handle();
         let buckets = Arc::new(series::Buckets::new(&config.prometheus_buckets));
         let enabled = !config.targets.is_empty();
+        let (push, journal) = push::Push::new(config).unzip();
         Self(Arc::new(Inner {
-            targets: targets::Targets::new(buckets.clone(), shards, limit, enabled),
+            targets: targets::Targets::new(buckets.clone(), shards, limit, enabled, journal),
             buckets,
             http: HttpSeries::new(shards, enabled),
             tcp: TcpSeries::new(shards),
@@ -87,6 +101,7 @@ impl Metrics {
             names: render::Names::new(&config.prefix, &config.prometheus_subsystem),
             prometheus: config.targets.iter().any(|target| target == "prometheus"),
             path: config.prometheus_path.clone(),
+            push: Mutex::new(push),
         }))
     }
 
@@ -125,14 +140,26 @@ impl Metrics {
         text
     }
 
-    /// Clears up after targets that are gone, and empties buffers, every few seconds until the end.
-    pub async fn run(self, mut life: life::Watch) {
-        loop {
-            tokio::select! {
-                () = life.reached(life::Phase::Ended) => return,
-                () = tokio::time::sleep(UPKEEP) => self.upkeep(),
+    /// Pushes, clears up after targets that are gone, and empties buffers, until the end. Then it pushes once more.
+    /// `circonus` posts a document to the submission URL.
+    pub async fn run(self, life: life::Watch, circonus: Option<Post>) {
+        let mut ended = life.clone();
+        let upkeep = async {
+            loop {
+                tokio::select! {
+                    () = ended.reached(life::Phase::Ended) => return,
+                    () = tokio::time::sleep(UPKEEP) => self.upkeep(),
+                }
             }
-        }
+        };
+        let push = self.0.push.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut ended = life;
+        let pushing = async {
+            if let Some(push) = push {
+                push::run(push, &self.0, circonus, ended.reached(life::Phase::Ended)).await;
+            }
+        };
+        tokio::join!(upkeep, pushing);
     }
 
     fn upkeep(&self) {

@@ -172,6 +172,8 @@ mod tests {
             prefix: "my-host.lab".into(),
             names: String::new(),
             interval: Duration::from_secs(30),
+            addresses: Default::default(),
+            circonus_url: String::new(),
             prometheus_subsystem: subsystem.into(),
             prometheus_path: path.into(),
             prometheus_buckets: vec![0.1, 0.5, 2.0],

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::Shard;
+use super::push::{Journal, Observation};
 use super::series::{Buckets, Reading, Sample, Series};
 
 /// `route`, `requests` and `http.status` of one target, in one histogram per status.
@@ -17,6 +18,8 @@ pub struct TargetSeries {
     buckets: Arc<Buckets>,
     /// Somebody exports what we count.
     enabled: bool,
+    /// Somebody wants each observation, under these labels.
+    journal: Option<(Arc<Journal>, Arc<Labels>)>,
 }
 
 impl TargetSeries {
@@ -24,6 +27,9 @@ impl TargetSeries {
     pub fn observe(&self, shard: Shard, code: u16, took: Duration) {
         if self.enabled {
             self.live.series.observe(&self.buckets, shard, code, took);
+        }
+        if let Some((journal, labels)) = &self.journal {
+            journal.put(Observation { labels: labels.clone(), code, took });
         }
     }
 
@@ -47,12 +53,12 @@ impl Drop for TargetSeries {
 
 /// Labels of the `route` families, in the order in which the text format sorts series: by label name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Labels {
-    pub(super) host: Arc<str>,
-    pub(super) path: Arc<str>,
-    pub(super) service: Arc<str>,
+pub(crate) struct Labels {
+    pub(crate) host: Arc<str>,
+    pub(crate) path: Arc<str>,
+    pub(crate) service: Arc<str>,
     /// Empty: the shared series of targets beyond the limit, which has no `route` families.
-    pub(super) target: Arc<str>,
+    pub(crate) target: Arc<str>,
 }
 
 struct Live {
@@ -69,6 +75,7 @@ pub(super) struct Targets {
     shards: usize,
     limit: usize,
     enabled: bool,
+    journal: Option<Arc<Journal>>,
 }
 
 #[derive(Default)]
@@ -93,8 +100,14 @@ pub(super) struct Report {
 }
 
 impl Targets {
-    pub(super) fn new(buckets: Arc<Buckets>, shards: usize, limit: usize, enabled: bool) -> Self {
-        Self { state: Mutex::default(), retired: Arc::default(), buckets, shards, limit, enabled }
+    pub(super) fn new(
+        buckets: Arc<Buckets>,
+        shards: usize,
+        limit: usize,
+        enabled: bool,
+        journal: Option<Arc<Journal>>,
+    ) -> Self {
+        Self { state: Mutex::default(), retired: Arc::default(), buckets, shards, limit, enabled, journal }
     }
 
     /// The handle for these labels; those who ask with the same labels share it.
@@ -115,6 +128,7 @@ impl Targets {
             }
         }
 
+        let journal = self.journal.as_ref().map(|journal| (journal.clone(), Arc::new(labels.clone())));
         let entry = state.live.entry(labels).or_insert_with(|| Entry {
             live: Arc::new(Live {
                 series: Series::new(self.shards),
@@ -128,8 +142,12 @@ impl Targets {
         }
         // Before the old handle's end is seen, if one is just ending: the series then simply goes on.
         entry.live.handles.fetch_add(1, Ordering::Relaxed);
-        let handle =
-            Arc::new(TargetSeries { live: entry.live.clone(), buckets: self.buckets.clone(), enabled: self.enabled });
+        let handle = Arc::new(TargetSeries {
+            live: entry.live.clone(),
+            buckets: self.buckets.clone(),
+            enabled: self.enabled,
+            journal,
+        });
         entry.handle = Arc::downgrade(&handle);
         handle
     }
@@ -201,7 +219,7 @@ mod tests {
     use super::*;
 
     fn targets(limit: usize) -> Targets {
-        Targets::new(Arc::new(Buckets::new(&[1.0])), 2, limit, true)
+        Targets::new(Arc::new(Buckets::new(&[1.0])), 2, limit, true, None)
     }
 
     fn count(report: &Report, service: &str, code: u16) -> Option<u64> {

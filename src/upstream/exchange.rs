@@ -8,6 +8,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
@@ -119,6 +120,16 @@ pub struct Exchange<'a> {
     pub endpoint: &'a Endpoint,
     /// Sent first thing on a connection, which is then for this request only. Empty: connections are shared.
     pub preamble: &'a [u8],
+    pub effort: &'a Effort,
+}
+
+/// What it took to get a response.
+#[derive(Debug, Default)]
+pub struct Effort {
+    /// Until the last new connection was there, or was given up; `None`: a kept one did.
+    pub connect: Cell<Option<Duration>>,
+    /// How often the request was sent again.
+    pub retries: Cell<u32>,
 }
 
 impl Exchange<'_> {
@@ -139,17 +150,24 @@ impl Exchange<'_> {
         let again = is_repeatable(&request).then(|| copy(&request));
         match self.send_on(connection, request).await {
             Ok(response) => Ok(response),
-            Err(Failed { unsent: Some(request), .. }) => self.send_fresh(*request).await,
+            Err(Failed { unsent: Some(request), .. }) => self.send_again(*request).await,
             Err(Failed { error: Error::Closed(_), unsent: None }) if again.as_ref().is_some_and(is_whole) => {
-                self.send_fresh(again.expect("just looked at")).await
+                self.send_again(again.expect("just looked at")).await
             }
             Err(failed) => Err(failed.error),
         }
     }
 
+    async fn send_again(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Error> {
+        self.effort.retries.set(self.effort.retries.get() + 1);
+        self.send_fresh(request).await
+    }
+
     async fn send_fresh(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Error> {
-        let connection = self.pools.fresh(self.endpoint, self.preamble).await?;
-        self.send_on(connection, request).await.map_err(|failed| failed.error)
+        let begun = Instant::now();
+        let connection = self.pools.fresh(self.endpoint, self.preamble).await;
+        self.effort.connect.set(Some(begun.elapsed()));
+        self.send_on(connection?, request).await.map_err(|failed| failed.error)
     }
 
     async fn send_on(

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
-pub use exchange::{Exchange, RequestBody, ResponseBody, Upgraded};
+pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Upgraded};
 pub use pool::Pools;
 pub use tls::prepare;
 

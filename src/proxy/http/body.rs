@@ -105,10 +105,12 @@ impl http_body::Body for Body {
             }
             return Poll::Pending;
         }
-        if let (Some(record), Poll::Ready(Some(Ok(frame)))) = (&mut this.record, &polled)
-            && let Some(data) = frame.data_ref()
-        {
-            record.sent(data.len());
+        if let (Some(record), Poll::Ready(Some(Ok(frame)))) = (&mut this.record, &polled) {
+            match (frame.data_ref(), frame.trailers_ref()) {
+                (Some(data), _) => record.sent(data.len()),
+                (None, Some(trailers)) => record.fields(trailers),
+                (None, None) => {}
+            }
         }
         let failed = matches!(polled, Poll::Ready(Some(Err(_))));
         if failed || http_body::Body::is_end_stream(this) || matches!(polled, Poll::Ready(None)) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{HOST, HeaderMap, HeaderValue};
+use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{HeaderName, Method, Request, Uri, Version};
 
@@ -33,18 +33,17 @@ pub(crate) struct Facts {
     trace: Option<HeaderValue>,
     /// Path and query for the target.
     forwarded: Option<PathAndQuery>,
-    first_byte: Option<Duration>,
+    pub(crate) connect: Option<Duration>,
+    pub(crate) first_byte: Option<Duration>,
+    pub(crate) retries: Option<u32>,
     pub(crate) protocol: &'static str,
-}
-
-/// How it went.
-pub(crate) struct Ending<'a> {
-    pub(crate) target: Option<&'a TargetState>,
-    pub(crate) status: u16,
+    /// Bytes of the body to the client, or through a connection that has changed its protocol.
     pub(crate) sent: u64,
+    /// `None`: not counted.
     pub(crate) received: Option<u64>,
-    pub(crate) took: Duration,
     pub(crate) outcome: Outcome,
+    /// Of a call, in the head of its response or in its trailers.
+    pub(crate) grpc_status: Option<u32>,
 }
 
 impl Facts {
@@ -65,8 +64,14 @@ impl Facts {
             request_id: None,
             trace: None,
             forwarded: None,
+            connect: None,
             first_byte: None,
+            retries: None,
             protocol: "http",
+            sent: 0,
+            received: None,
+            outcome: Outcome::ClientGone,
+            grpc_status: None,
         }
     }
 
@@ -77,6 +82,9 @@ impl Facts {
         self.request_id =
             headers.get(rules.request_id.as_ref().unwrap_or(&HeaderName::from_static("x-request-id"))).cloned();
         self.trace = headers.get("traceparent").or_else(|| headers.get("x-b3-traceid")).cloned();
+        if headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc")) {
+            self.protocol = "grpc";
+        }
         self.headers = self.logger.headers().iter().map(|name| headers.get(name).cloned()).collect();
     }
 
@@ -91,25 +99,20 @@ impl Facts {
         }
     }
 
-    /// The head of the response is there.
-    pub(crate) fn answered(&mut self) {
-        self.first_byte = Some(self.begun.elapsed());
-    }
-
     /// Lines are wanted for everything.
     pub(crate) fn all(&self) -> bool {
         self.logger.all()
     }
 
-    pub(crate) fn write(&self, ending: &Ending<'_>) {
+    /// `target`: where the request went.
+    pub(crate) fn write(&self, target: Option<&TargetState>, status: u16, took: Duration) {
         let cleaned = path::clean(self.uri.path());
-        let target = self.uri.path_and_query().map_or("", PathAndQuery::as_str);
         let whole;
         let uri = if self.uri.scheme().is_some() && self.version < Version::HTTP_2 {
             whole = self.uri.to_string();
             &whole
         } else {
-            target
+            self.uri.path_and_query().map_or("", PathAndQuery::as_str)
         };
         let bytes = |value: &'_ Option<HeaderValue>| -> Vec<u8> {
             value.as_ref().map(|value| value.as_bytes().to_vec()).unwrap_or_default()
@@ -130,12 +133,15 @@ impl Facts {
             host: &host,
             sent_host: if self.forwarded.is_some() { &sent_host } else { &host },
             headers: &self.headers,
-            status: ending.status,
-            sent: ending.sent,
-            received: ending.received,
+            status,
+            sent: self.sent,
+            received: self.received,
+            connect: self.connect,
             first_byte: self.first_byte,
-            outcome: ending.outcome,
-            upstream: ending.target.map(|target| Upstream {
+            retries: self.retries,
+            outcome: self.outcome,
+            grpc_status: self.grpc_status,
+            upstream: target.map(|target| Upstream {
                 service: &target.service,
                 scheme: target.destination.scheme.name(),
                 addr: &target.destination.authority,
@@ -149,7 +155,7 @@ impl Facts {
             }),
             request_id: self.request_id.as_ref().map_or(b"", HeaderValue::as_bytes),
             trace_id: self.trace.as_ref().map_or(b"", |value| trace_id(value.as_bytes())),
-            ..Line::new(self.protocol, self.client, ending.took)
+            ..Line::new(self.protocol, self.client, took)
         };
         self.logger.write(&line);
     }

@@ -36,7 +36,7 @@ use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::{Config, preamble};
 use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{self, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
+use crate::upstream::{self, Effort, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -342,8 +342,12 @@ impl Client {
         let body = RequestBody::new(body, move || clock.unlimited());
         let mut record = Record::new(target.clone(), worker.shard, log);
         let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
-        let exchange = Exchange { pools: &worker.pools, endpoint: &target.endpoint, preamble: &preamble };
-        match exchange.send(Request::from_parts(head, body)).await {
+        let effort = Effort::default();
+        let exchange =
+            Exchange { pools: &worker.pools, endpoint: &target.endpoint, preamble: &preamble, effort: &effort };
+        let answer = exchange.send(Request::from_parts(head, body)).await;
+        record.effort(&effort);
+        match answer {
             Ok(response) => {
                 self.pass_on(response, upgrade.as_ref(), Finish { wish, origin, options: &target.options }, record)
                     .await
@@ -430,6 +434,7 @@ impl Client {
         };
         head.version = Version::HTTP_11;
         record.status(head.status.as_u16());
+        record.fields(&head.headers);
         Response::from_parts(head, body.with_record(record))
     }
 }

@@ -32,6 +32,8 @@ impl Bench {
                 prometheus_subsystem: String::new(),
                 prometheus_path: "/metrics".into(),
                 prometheus_buckets: vec![1.0],
+                addresses: Default::default(),
+                circonus_url: Default::default(),
             },
             1,
         );
