@@ -171,10 +171,11 @@ fn say(error: &AcceptError, remote: SocketAddr) {
     tracing::debug!("{remote}: TLS handshake: {error}");
 }
 
-/// HTTP/1.1 only, until HTTP/2 is spoken. What is spoken on a TCP listener is between client and target.
+/// What is spoken on a TCP listener is between client and target.
 fn alpn(proto: Proto) -> &'static [&'static [u8]] {
     match proto {
         Proto::Tcp | Proto::TcpDynamic => &[],
-        _ => &[b"http/1.1"],
+        Proto::Grpcs => &[b"h2"],
+        _ => &[b"h2", b"http/1.1"],
     }
 }

@@ -31,6 +31,11 @@ impl Stream {
         }
     }
 
+    /// HTTP/2 was agreed on in a TLS handshake with a client.
+    pub fn is_h2(&self) -> bool {
+        matches!(self, Stream::Server(io) if io.get_ref().1.alpn_protocol() == Some(b"h2"))
+    }
+
     /// The connection itself, if its bytes are the bytes of the stream: no TLS, and nothing to give back first.
     pub fn bare(&self) -> Option<&TcpStream> {
         match self {

@@ -75,6 +75,12 @@ impl Body {
         self
     }
 
+    /// For the answer to HEAD: whatever there is to send, is not.
+    pub(crate) fn without_content(mut self) -> Self {
+        self.over(true);
+        Self::empty()
+    }
+
     fn over(&mut self, whole: bool) {
         if let Some(done) = self.done.take() {
             done();

@@ -8,6 +8,7 @@ mod answer;
 mod body;
 mod compress;
 mod facts;
+mod h2;
 mod headers;
 mod packed;
 mod record;
@@ -296,7 +297,10 @@ impl Client {
             _ => None,
         };
         let upgrade = headers::upgrade(&head.headers, head.version, &head.method);
-        let chunked = head.headers.contains_key(TRANSFER_ENCODING);
+        let unknown_length = head.version == Version::HTTP_2
+            && !http_body::Body::is_end_stream(&body)
+            && !head.headers.contains_key(http::header::CONTENT_LENGTH);
+        let chunked = unknown_length || head.headers.contains_key(TRANSFER_ENCODING);
         let facts =
             headers::Facts { peer: &self.peer, host, version: head.version, strip: target.options.strip.as_deref() };
 

@@ -25,7 +25,9 @@ pub(crate) fn asked<B>(request: &mut Request<B>, max_target: usize) -> Result<As
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (_, Some(_)) => return Err(Refusal::MissingHost),
-        (None, _) if request.version() == Version::HTTP_11 => return Err(Refusal::MissingHost),
+        (None, _) if matches!(request.version(), Version::HTTP_11 | Version::HTTP_2) => {
+            return Err(Refusal::MissingHost);
+        }
         (None, _) => "",
         (Some(host), None) => host.to_str().map_err(|_| Refusal::BadHost)?,
     };

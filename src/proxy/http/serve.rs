@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::{Client, Tunnel, Worker};
+use super::{Client, Tunnel, Worker, h2};
 use crate::life::{Phase, Watch};
 use crate::net::{Clock, Peer, Stream, Timed, tunnel};
 
@@ -37,6 +37,10 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves a connection until it ends. From [`Phase::Closing`] on only the request under way is finished.
 pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc<Worker>, mut life: Watch) {
+    if stream.is_h2() {
+        // In a box of its own: connections that speak HTTP/1.1 are to be small.
+        return Box::pin(h2::serve(stream, peer, listener, worker, life)).await;
+    }
     let clock = Rc::new(Clock::default());
     clock.idle(listener.idle_timeout, listener.read_timeout);
     let io = TokioIo::new(Timed::new(stream, clock.clone()));
