@@ -39,8 +39,6 @@ pub struct Seen<T> {
     /// Attempts before this one that failed.
     pub after_failures: u32,
     pub filtered: bool,
-    /// From question to answer.
-    pub waited: Duration,
     /// Time that decoding took.
     pub decoding: Duration,
 }
@@ -104,7 +102,6 @@ impl Watch {
                         step,
                         after_failures: std::mem::take(&mut self.failures),
                         filtered: answer.filtered,
-                        waited: answer.took,
                         decoding: answer.decoding,
                     })
                 }
@@ -115,6 +112,14 @@ impl Watch {
                     Err(Failure { error, failures: self.failures })
                 }
             };
+        }
+    }
+
+    /// The last answer is not believed: the next attempt comes soon and does not wait for a change.
+    pub fn disbelieve(&mut self) {
+        self.position.failed();
+        if let Some((_, pause)) = &mut self.last {
+            *pause = (*pause).max(RETRY_NEVER_BELOW);
         }
     }
 

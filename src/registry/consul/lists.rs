@@ -2,7 +2,7 @@
 //! straight into fingerprints: nothing of them is kept but a number per name.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -32,8 +32,6 @@ impl Names {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Checks {
     pub(super) services: Prints,
-    /// Those of them with a route tag, as far as checks know: tags are copied into a check when it is written.
-    pub(super) tagged: HashSet<Arc<str>>,
     /// Checks of nodes that concern all of their instances.
     pub(super) nodes: Prints,
     /// Any check of a node is in the list: every agent has one.
@@ -41,24 +39,17 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    pub(super) fn read(bytes: &[u8], prefix: &str) -> Result<Self, serde_json::Error> {
-        seeded(bytes, ChecksSeed(prefix))
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        seeded(bytes, ChecksSeed)
     }
 
-    fn add(&mut self, check: &CheckRef<'_>, prefix: &str) {
+    fn add(&mut self, check: &CheckRef<'_>) {
         if !check.service_id.is_empty() || !check.service_name.is_empty() {
             let print = print(|h| {
-                // The index tells of a check that failed and recovered before anybody looked; meanwhile its service may
-                // have been replaced.
-                (check.node.str(), check.id.str(), check.status.str(), check.modify_index).hash(h);
-                check.service_id.str().hash(h);
+                (check.node.str(), check.id.str(), check.status.str(), check.service_id.str()).hash(h);
                 check.service_tags.0.hash(h);
             });
             add(&mut self.services, &check.service_name.0, print);
-            let name = check.service_name.str();
-            if !self.tagged.contains(name) && check.service_tags.0.iter().any(|tag| is_route(tag, prefix)) {
-                self.tagged.insert(name.into());
-            }
         } else if check.id.0 == "serfHealth" || check.id.0 == "_node_maintenance" {
             self.serf |= check.id.0 == "serfHealth";
             add(&mut self.nodes, &check.node.0, print(|h| (check.id.str(), check.status.str()).hash(h)));
@@ -172,7 +163,6 @@ struct CheckRef<'a> {
     service_name: Text<'a>,
     #[serde(borrow)]
     service_tags: Texts<'a>,
-    modify_index: Option<u64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -255,13 +245,13 @@ impl<'de, E: Deserialize<'de>, F: FnMut(E)> Visitor<'de> for Each<E, F> {
     }
 }
 
-struct ChecksSeed<'p>(&'p str);
+struct ChecksSeed;
 
-impl<'de> DeserializeSeed<'de> for ChecksSeed<'_> {
+impl<'de> DeserializeSeed<'de> for ChecksSeed {
     type Value = Checks;
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Checks, D::Error> {
         let mut checks = Checks::default();
-        d.deserialize_any(Each(|check: CheckRef<'de>| checks.add(&check, self.0), std::marker::PhantomData))?;
+        d.deserialize_any(Each(|check: CheckRef<'de>| checks.add(&check), std::marker::PhantomData))?;
         Ok(checks)
     }
 }
@@ -316,7 +306,7 @@ mod tests {
 
     #[test]
     fn checks_change_when_it_matters() {
-        let read = |list: &[String]| Checks::read(format!("[{}]", list.join(",")).as_bytes(), "t").unwrap();
+        let read = |list: &[String]| Checks::read(format!("[{}]", list.join(",")).as_bytes()).unwrap();
         let base = [
             check("n", "serfHealth", "passing", "", "null", ""),
             check("n", "c1", "passing", "a", r#"["t"]"#, "1"),
@@ -324,18 +314,10 @@ mod tests {
         ];
         let old = read(&base);
         assert!(old.serf);
-        assert_eq!(old.tagged.iter().map(|n| &**n).collect::<Vec<_>>(), ["a"]);
         for (name, index, new, services, nodes) in [
             ("output", 1, check("n", "c1", "passing", "a", r#"["t"]"#, "2"), vec![], vec![]),
             ("status", 1, check("n", "c1", "critical", "a", r#"["t"]"#, "1"), vec!["a"], vec![]),
             ("tags", 1, check("n", "c1", "passing", "a", r#"["u"]"#, "1"), vec!["a"], vec![]),
-            (
-                "failed and recovered",
-                1,
-                check("n", "c1", "passing", "a", r#"["t"]"#, "1").replace("\"X\":1", "\"ModifyIndex\":2"),
-                vec!["a"],
-                vec![],
-            ),
             ("another node", 1, check("m", "c1", "passing", "a", r#"["t"]"#, "1"), vec!["a"], vec![]),
             ("node fails", 0, check("n", "serfHealth", "critical", "", "null", ""), vec![], vec!["n"]),
             ("service gone", 2, check("n", "disk", "critical", "", "null", ""), vec!["b"], vec![]),
@@ -350,8 +332,8 @@ mod tests {
         let mut reversed = base.clone();
         reversed.reverse();
         assert_eq!(read(&reversed), old, "the order does not matter");
-        assert_eq!(Checks::read(b"null", "t").unwrap(), Checks::default());
-        assert!(Checks::read(br#"[{"Node":"n"#, "t").is_err());
+        assert_eq!(Checks::read(b"null").unwrap(), Checks::default());
+        assert!(Checks::read(br#"[{"Node":"n"#).is_err());
     }
 
     #[test]

@@ -1,11 +1,8 @@
 //! Routes from Consul: tags of healthy instances, overrides and the no-route page from the KV store.
 
 pub(super) mod announce;
-mod audit;
-mod doubt;
 mod health;
 mod hold;
-mod instances;
 mod kv;
 mod lists;
 pub(super) mod overrides;

@@ -15,11 +15,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::audit::Audit;
-use super::doubt::Doubt;
 use super::health::Rules;
 use super::hold::Hold;
-use super::instances::Instances;
 use super::lists::{self, Checks, Names, Prints};
 use crate::consul::{Answer, Client, Consistency, Entry, Error, Failure, Keys, Mode, Read, Seen, Step, Watch};
 use crate::registry::publish::Feed;
@@ -51,9 +48,6 @@ pub(super) struct Services {
     setup: Setup,
     names: Option<Names>,
     checks: Option<Checks>,
-    checks_index: u64,
-    /// Services that were read newer than the last list of checks, and how new.
-    ahead: HashMap<Name, u64>,
     /// Every service with a route tag.
     known: HashMap<Name, Known>,
     generation: u64,
@@ -63,9 +57,6 @@ pub(super) struct Services {
     running: JoinSet<Done>,
     reading: usize,
     hold: Hold,
-    /// Changes that wait for the rest of their round, and since when.
-    batch: HashMap<Name, Arc<[Instance]>>,
-    batch_since: Option<Instant>,
     /// The last answer of each list was good.
     names_well: bool,
     checks_well: bool,
@@ -76,15 +67,13 @@ pub(super) struct Services {
     /// When the names were first known.
     started: Option<Instant>,
     announced: bool,
-    /// Whether the lists seem to leave things out.
-    names_doubt: Doubt,
-    checks_doubt: Doubt,
+    doubt: Doubt,
     audit: Audit,
-    auditing: bool,
-    /// When the list of nodes was refused: all services are read instead.
-    no_nodes: Option<Instant>,
     /// Watches that wait until what they reported is read.
-    waiting: Vec<Waiting>,
+    waiting: Vec<(Instant, oneshot::Sender<()>)>,
+    /// Changes to be published together, and since when they wait.
+    batch: Vec<(Name, Arc<[Instance]>)>,
+    batch_since: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -109,19 +98,52 @@ struct Known {
     trusted: bool,
     /// It was read at least once.
     read: bool,
-    /// When its last read began, and how new the last answer was.
-    begun: Option<Instant>,
-    index: u64,
     failures: u32,
     /// Answers in a row without any instance although the names list the service.
     blank: u32,
 }
 
-/// A watch that told of something. It goes on when this is dropped.
-struct Waiting {
-    not_before: Instant,
-    at_last: Instant,
-    _go: oneshot::Sender<()>,
+/// Signs that Consul leaves out what the token may not see. Each tells of a list that suddenly lacks what is always there.
+#[derive(Default)]
+struct Doubt {
+    names: bool,
+    checks: bool,
+    /// `X-Consul-Results-Filtered-By-ACLs` as it was in good times.
+    names_filtered: Option<bool>,
+    checks_filtered: Option<bool>,
+}
+
+impl Audit {
+    /// Takes a share of time.
+    fn spend(&mut self, now: Instant, time: Duration) {
+        self.free = Some(self.free.map_or(now, |at| at.max(now)) + time);
+    }
+}
+
+impl Doubt {
+    fn any(&self) -> bool {
+        self.names || self.checks
+    }
+}
+
+/// The search for changes that no list shows.
+#[derive(Default)]
+struct Audit {
+    /// Indexes of moves of the names that nothing explained yet, and when the last came.
+    moves: Vec<u64>,
+    moved: Option<Instant>,
+    /// A move was not explained.
+    wanted: bool,
+    /// A move was explained, but may have hidden another one.
+    later: Option<Instant>,
+    running: bool,
+    /// Until when the share of time for audits is used up. A few in a row are allowed before that.
+    free: Option<Instant>,
+    /// Indexes of the latest reads, and of the last list of checks with a change.
+    reads: VecDeque<u64>,
+    checks: u64,
+    /// When the list of nodes was refused: all services are read instead.
+    refused: Option<Instant>,
 }
 
 enum Event {
@@ -140,8 +162,6 @@ impl Services {
             setup,
             names: None,
             checks: None,
-            checks_index: 0,
-            ahead: HashMap::new(),
             known: HashMap::new(),
             generation: 0,
             queue: VecDeque::new(),
@@ -149,7 +169,7 @@ impl Services {
             running: JoinSet::new(),
             reading: 0,
             hold: Hold::default(),
-            batch: HashMap::new(),
+            batch: Vec::new(),
             batch_since: None,
             names_well: false,
             checks_well: false,
@@ -157,11 +177,8 @@ impl Services {
             blank: HashSet::new(),
             started: None,
             announced: false,
-            names_doubt: Doubt::default(),
-            checks_doubt: Doubt::default(),
+            doubt: Doubt::default(),
             audit: Audit::default(),
-            auditing: false,
-            no_nodes: None,
             waiting: Vec::new(),
         }
     }
@@ -171,26 +188,24 @@ impl Services {
         // They end with this task: nobody receives any more.
         let mut watches = JoinSet::new();
         watches.spawn(watch_names(self.watch(Keys::SERVICES), self.setup.prefix.clone(), events.clone()));
-        watches.spawn(watch_checks(self.watch(Keys::CHECKS), self.setup.prefix.clone(), events));
+        watches.spawn(watch_checks(self.watch(Keys::CHECKS), events));
         loop {
             self.settle();
             let timer = self.timer();
             tokio::select! {
                 event = inbox.recv() => match event {
                     Some(Event::Names(seen, go)) => {
-                        let index = seen.as_ref().map_or(u64::MAX, |seen| seen.index);
                         self.on_names(seen);
-                        let pause = self.look_at_all(index);
-                        self.wait(pause, go);
+                        self.wait(go, self.doubt.names);
                     }
                     Some(Event::Checks(seen, go)) => {
                         self.on_checks(seen);
-                        self.wait(None, go);
+                        self.wait(go, self.doubt.checks);
                     }
                     None => return,
                 },
                 Some(done) = self.running.join_next(), if !self.running.is_empty() => match done {
-                    Ok(Done::Read(name, generation, answer)) => self.on_read(&name, generation, answer),
+                    Ok(Done::Read(name, generation, answer)) => self.on_read(name, generation, answer),
                     Ok(Done::Audit(answer)) => self.on_audit(answer),
                     Err(_) => return,
                 },
@@ -220,20 +235,29 @@ impl Services {
         self.look_for_hidden(now);
         self.start_reads();
         let idle = self.is_idle();
-        let settled = idle && self.audit.settles(self.setup.poll).is_none();
-        self.waiting.retain(|w| w.not_before > now || (!settled && w.at_last > now));
+        self.waiting.retain(|(until, _)| !idle && *until > now);
         let complete = self.names_well && self.checks_well && idle;
-        let changed = self.hold.judge(now, complete, self.is_doubtful());
-        for (name, value) in changed {
-            self.put(&name, Some(value));
+        let changed = self.hold.judge(now, complete, self.doubt.any());
+        self.batch(changed);
+        // What changed together is published together, but one slow read does not hold up all others for long.
+        let round = self.reading == 0 && self.queue.is_empty();
+        if self.batch_since.is_some_and(|since| round || now.duration_since(since) >= ROUND) {
+            self.batch_since = None;
+            self.setup.feed.services(std::mem::take(&mut self.batch));
         }
-        self.publish(now);
         self.announce(now);
+    }
+
+    fn batch(&mut self, changes: impl IntoIterator<Item = (Name, Arc<[Instance]>)>) {
+        for change in changes {
+            self.batch_since.get_or_insert_with(Instant::now);
+            self.batch.push(change);
+        }
     }
 
     /// Nothing is to be read but what failed.
     fn is_idle(&self) -> bool {
-        self.reading == 0 && self.queue.is_empty() && !self.auditing
+        self.reading == 0 && self.queue.is_empty() && !self.audit.running
     }
 
     /// The first table may be built once every service was read; one that cannot be read is waited for a little.
@@ -246,6 +270,7 @@ impl Services {
         let failing = self.known.values().filter(|k| !k.read && k.failures > 0).count();
         if known && (self.unread == 0 || (waited && self.unread == failing)) {
             self.announced = true;
+            self.setup.feed.services(std::mem::take(&mut self.batch));
             self.setup.feed.services_known();
         }
     }
@@ -257,8 +282,8 @@ impl Services {
         if let Some((retry, _)) = self.retries.first() {
             sooner(*retry);
         }
-        for waiting in &self.waiting {
-            sooner(if waiting.not_before > now { waiting.not_before } else { waiting.at_last });
+        if let Some((until, _)) = self.waiting.first() {
+            sooner(*until);
         }
         if let Some(since) = self.batch_since {
             sooner(since + ROUND);
@@ -269,19 +294,20 @@ impl Services {
         if !self.announced && self.started.is_some() {
             sooner(now + Duration::from_millis(250));
         }
-        if self.is_idle() {
-            let audit = self.audit.due(now).filter(|_| self.may_audit());
-            for at in [self.audit.settles(self.setup.poll), audit].into_iter().flatten() {
-                sooner(at.max(now + Duration::from_millis(1)));
-            }
+        if let Some(audit) = self.next_audit(now) {
+            sooner(audit.max(now + Duration::from_millis(1)));
         }
         at
     }
 
     /// A watch goes on when what it told of is read, so that a burst costs one list and not many.
-    fn wait(&mut self, not_before: Option<Instant>, go: oneshot::Sender<()>) {
-        let now = Instant::now();
-        self.waiting.push(Waiting { not_before: not_before.unwrap_or(now), at_last: now + LIST_PAUSE, _go: go });
+    fn wait(&mut self, go: oneshot::Sender<()>, doubtful: bool) {
+        if doubtful {
+            // What is left out now may be there again without any change that ends a blocking query.
+            let _ = go.send(());
+            return;
+        }
+        self.waiting.push((Instant::now() + LIST_PAUSE, go));
     }
 
     fn on_names(&mut self, seen: Result<Seen<Names>, Failure>) {
@@ -297,9 +323,12 @@ impl Services {
         self.names_well = true;
         self.setup.sources.names.good(seen.index);
         let names = seen.value.unwrap_or_default();
-        let doubt = self.names_doubt.look(names.consul, names.tagged.len(), seen.filtered);
-        self.on_doubt();
-        let trusted = self.is_trusted(seen.step, seen.after_failures) && !doubt;
+        let lacks = self.names.as_ref().is_some_and(|old| old.consul) && !names.consul;
+        let doubt = is_doubtful(self.doubt.names, lacks, &mut self.doubt.names_filtered, seen.filtered, || {
+            self.names.as_ref().is_some_and(|old| names.tagged.len() * 2 < old.tagged.len())
+        });
+        self.set_doubt(doubt, self.doubt.checks);
+        let trusted = Self::is_trusted(seen.step, seen.after_failures) && !doubt;
         let old = self.names.take().unwrap_or_default();
         for name in lists::changed(&old.tagged, &names.tagged) {
             if names.tagged.contains_key(name) {
@@ -308,19 +337,19 @@ impl Services {
                 self.forget(name, trusted);
             }
         }
-        self.names = Some(names);
-        let now = Instant::now();
-        self.started.get_or_insert(now);
+        // What is always there counts as seen once and for all.
+        self.names = Some(Names { consul: names.consul || old.consul, ..names });
+        self.started.get_or_insert_with(Instant::now);
         match seen.step {
-            // Only if the query was waiting is one move surely one change.
-            Step::Moved => self.audit.names_moved(now, seen.index, seen.waited < WAITED),
-            Step::Missing => self.audit.want_later(now),
-            Step::Reset => self.audit.want(),
+            Step::Moved => {
+                self.audit.moves.push(seen.index);
+                self.audit.moved = Some(Instant::now());
+            }
+            Step::Missing => self.audit.later = self.audit.later.or(Some(Instant::now() + LATER)),
+            Step::Reset => self.audit.wanted = true,
             Step::First | Step::Same => {}
         }
-        if seen.after_failures > 0 {
-            self.audit.want();
-        }
+        self.audit.wanted |= seen.after_failures > 0 || self.audit.moves.len() > 16;
     }
 
     fn on_checks(&mut self, seen: Result<Seen<Checks>, Failure>) {
@@ -336,9 +365,12 @@ impl Services {
         self.checks_well = true;
         self.setup.sources.checks.good(seen.index);
         let checks = seen.value.unwrap_or_default();
-        let doubt = self.checks_doubt.look(checks.serf, checks.services.len(), seen.filtered);
-        self.on_doubt();
-        let trusted = self.is_trusted(seen.step, seen.after_failures) && !doubt;
+        let lacks = self.checks.as_ref().is_some_and(|old| old.serf) && !checks.serf;
+        let doubt = is_doubtful(self.doubt.checks, lacks, &mut self.doubt.checks_filtered, seen.filtered, || {
+            self.checks.as_ref().is_some_and(|old| checks.services.len() * 2 < old.services.len())
+        });
+        self.set_doubt(self.doubt.names, doubt);
+        let trusted = Self::is_trusted(seen.step, seen.after_failures) && !doubt;
         if let Some(old) = self.checks.take() {
             let mut any = false;
             for name in lists::changed(&old.services, &checks.services) {
@@ -355,33 +387,16 @@ impl Services {
                 }
             }
             if any {
-                self.audit.checks_changed(seen.index);
+                self.audit.checks = seen.index;
             }
-        }
-        // This list may be newer than the names.
-        for name in &checks.tagged {
-            if !self.known.contains_key(name) && self.names.is_some() {
-                self.mark(name, trusted);
-            }
-        }
-        self.checks = Some(checks);
-        self.checks_index = seen.index;
-        // What was read between two states that are equal is in neither list.
-        for (name, index) in std::mem::take(&mut self.ahead) {
-            if seen.index != index {
-                self.mark_known(&name, trusted);
-            }
+            self.checks = Some(Checks { serf: checks.serf || old.serf, ..checks });
+        } else {
+            self.checks = Some(checks);
         }
     }
 
     /// A loss that such an answer shows is one that really happened just now.
-    fn is_trusted(&mut self, step: Step, after_failures: u32) -> bool {
-        if step == Step::Reset {
-            self.hold.suspect();
-            for known in self.known.values_mut() {
-                known.index = 0;
-            }
-        }
+    fn is_trusted(step: Step, after_failures: u32) -> bool {
         after_failures == 0 && matches!(step, Step::Moved | Step::Same | Step::Missing)
     }
 
@@ -391,34 +406,16 @@ impl Services {
         }
     }
 
-    fn is_doubtful(&self) -> bool {
-        self.names_doubt.is_active() || self.checks_doubt.is_active()
-    }
-
-    fn on_doubt(&mut self) {
-        let doubtful = self.is_doubtful();
-        if doubtful {
-            self.hold.suspect();
-        }
-        let warning = "Consul suddenly leaves out what was always there; probably the ACL token lost a permission \
-                       (node_prefix and service_prefix need read). Keeping the last known routes";
-        self.setup.sources.names.warn(doubtful.then(|| warning.to_owned()));
-    }
-
-    fn put(&mut self, name: &Name, value: Option<Arc<[Instance]>>) {
-        if let Some(value) = value {
-            self.batch.insert(name.clone(), value);
-            self.batch_since.get_or_insert_with(Instant::now);
-        }
-    }
-
-    /// What changed together is published together, so that nobody sees a change before one that was made earlier. But one
-    /// slow read does not hold up all others for long.
-    fn publish(&mut self, now: Instant) {
-        let done = self.reading == 0 && self.queue.is_empty();
-        if self.batch_since.is_some_and(|since| done || now.duration_since(since) >= ROUND) {
-            self.batch_since = None;
-            self.setup.feed.services(std::mem::take(&mut self.batch));
+    fn set_doubt(&mut self, names: bool, checks: bool) {
+        let before = self.doubt.any();
+        (self.doubt.names, self.doubt.checks) = (names, checks);
+        if self.doubt.any() != before {
+            if self.doubt.any() {
+                self.hold.suspect();
+            }
+            let warning = "Consul suddenly leaves out what was always there; probably the ACL token lost a permission \
+                           (node_prefix and service_prefix need read). Keeping the last known routes";
+            self.setup.sources.names.warn(self.doubt.any().then(|| warning.to_owned()));
         }
     }
 
@@ -460,7 +457,7 @@ impl Services {
             }
             let value =
                 if trusted { self.hold.gone(name) } else { self.hold.offer(Instant::now(), name, Vec::new(), false) };
-            self.put(name, value);
+            self.batch(value.map(|v| (name.clone(), v)));
         }
     }
 
@@ -476,7 +473,6 @@ impl Services {
             let Some(known) = self.known.get_mut(&name) else { continue };
             known.queued = false;
             known.reading = true;
-            known.begun = Some(Instant::now());
             self.reading += 1;
             let (client, generation) = (self.setup.client.clone(), known.generation);
             self.running.spawn(async move {
@@ -486,9 +482,9 @@ impl Services {
         }
     }
 
-    fn on_read(&mut self, name: &Name, generation: u64, answer: Result<Answer<Vec<Entry>>, Error>) {
+    fn on_read(&mut self, name: Name, generation: u64, answer: Result<Answer<Vec<Entry>>, Error>) {
         self.reading -= 1;
-        let Some(known) = self.known.get_mut(name).filter(|k| k.generation == generation) else { return };
+        let Some(known) = self.known.get_mut(&name).filter(|k| k.generation == generation) else { return };
         known.reading = false;
         let answer = match answer {
             Ok(answer) => answer,
@@ -505,20 +501,9 @@ impl Services {
         self.setup.sources.reads.good(answer.index);
         self.unread -= usize::from(!std::mem::replace(&mut known.read, true));
         known.failures = 0;
-        known.index = answer.index;
-        self.audit.service_read(answer.index);
-        if answer.index > self.checks_index {
-            self.ahead.insert(name.clone(), answer.index);
-        }
         let entries = answer.value.unwrap_or_default();
         known.blank = if entries.is_empty() { known.blank + 1 } else { 0 };
-        let listed = self.names.as_ref().is_some_and(|names| names.tagged.contains_key(name));
-        if known.blank > 0 && !listed {
-            let trusted = known.trusted;
-            self.forget(name, trusted);
-            return;
-        }
-        if known.blank > 0 && self.hold.has(name) {
+        if known.blank > 0 && self.hold.has(&name) {
             // If it is gone, the names say so in a moment. If they do not, the token may not see its nodes.
             let pause = Duration::from_secs(if known.blank > 5 { 10 } else { 1 });
             let suspicious = known.blank > 1;
@@ -535,91 +520,98 @@ impl Services {
             }
             return;
         }
-        if self.blank.remove(name) && self.blank.is_empty() {
+        if self.blank.remove(&name) && self.blank.is_empty() {
             self.setup.sources.reads.warn(None);
         }
         let trusted = std::mem::replace(&mut known.trusted, true);
-        let read = Instances::of(name, &entries, &self.setup.prefix, &self.setup.rules);
+        let read = Instances::of(&name, &entries, &self.setup.prefix, &self.setup.rules);
         if known.shape != read.shape {
             known.seen = None;
         }
         known.shape = read.shape;
         known.nodes = read.nodes;
         if std::mem::take(&mut known.again) {
-            self.enqueue(name);
+            self.enqueue(&name);
         } else if std::mem::take(&mut known.confirm) && !known.retrying {
             known.retrying = true;
             self.retries.insert((Instant::now() + Duration::from_secs(1), name.clone()));
         }
-        let value = self.hold.offer(Instant::now(), name, read.accepted, trusted);
-        self.put(name, value);
+        self.audit.reads.push_back(answer.index);
+        if self.audit.reads.len() > 64 {
+            self.audit.reads.pop_front();
+        }
+        let value = self.hold.offer(Instant::now(), &name, read.accepted, trusted);
+        self.batch(value.map(|v| (name, v)));
     }
 
-    /// With few services, all of them are read when the names move, in the same round as those that are known to have
-    /// changed. Returns when the names may be asked for again, so that this does not happen all the time.
-    fn look_at_all(&mut self, index: u64) -> Option<Instant> {
-        if self.known.len() > FEW {
+    /// Moves of the names that nothing else explains mean that an address or a port changed somewhere.
+    fn look_for_hidden(&mut self, now: Instant) {
+        let settled = self.audit.moved.is_some_and(|at| now.duration_since(at) >= SETTLED + self.setup.poll);
+        if settled && self.reading == 0 && self.queue.is_empty() {
+            let audit = &mut self.audit;
+            audit.moved = None;
+            let unexplained =
+                self.known.len() <= FEW || audit.moves.iter().any(|i| *i != audit.checks && !audit.reads.contains(i));
+            audit.moves.clear();
+            if unexplained {
+                audit.wanted = true;
+            } else {
+                audit.later.get_or_insert(now + LATER);
+            }
+        }
+        if self.next_audit(now).is_none_or(|at| at > now) {
+            return;
+        }
+        self.audit.wanted = false;
+        self.audit.later = None;
+        let refused = self.audit.refused.is_some_and(|at| now.duration_since(at) < REFUSED);
+        if self.known.len() <= FEW || refused {
+            let trusted = self.hold.is_trusting();
+            let spacing = if self.known.len() <= FEW { 1 } else { 10 };
+            self.audit.spend(now, Duration::from_secs(spacing));
+            for name in self.known.keys().cloned().collect::<Vec<_>>() {
+                self.mark_known(&name, trusted);
+            }
+            return;
+        }
+        self.audit.running = true;
+        let client = self.setup.client.clone();
+        self.running
+            .spawn(async move { Done::Audit(client.get(Keys::NODES, "", Read::default(), lists::shapes).await) });
+    }
+
+    fn next_audit(&self, now: Instant) -> Option<Instant> {
+        let audit = &self.audit;
+        if audit.running || self.known.is_empty() || !self.announced {
             return None;
         }
-        let since = self.audit.hasten()?;
-        self.audit.begin();
-        self.read_older_than(Some(since), index);
-        let now = Instant::now();
-        self.audit.spend(now, FEW_READS);
-        self.audit.allowed()
-    }
-
-    /// Looks for an address or a port that changed alone.
-    fn look_for_hidden(&mut self, now: Instant) {
-        if !self.is_idle() {
-            return;
-        }
-        self.audit.judge(now, self.setup.poll);
-        if !self.may_audit() || self.audit.due(now).is_none_or(|at| at > now) {
-            return;
-        }
-        let since = self.audit.begin();
-        let few = self.known.len() <= FEW;
-        if few || self.no_nodes.is_some_and(|at| now.duration_since(at) < REFUSED) {
-            self.audit.spend(now, if few { FEW_READS } else { MANY_READS });
-            self.read_older_than(since, u64::MAX);
-            return;
-        }
-        self.auditing = true;
-        let client = self.setup.client.clone();
-        let read = async move { Done::Audit(client.get(Keys::NODES, "", Read::default(), lists::shapes).await) };
-        self.running.spawn(read);
-    }
-
-    /// Reads all services again but those whose last read began after this, or is at least as new as this index.
-    fn read_older_than(&mut self, since: Option<Instant>, index: u64) {
-        let trusted = self.hold.is_trusting();
-        let old = self.known.iter().filter(|(_, k)| k.index < index && (since.is_none() || k.begun < since));
-        for name in old.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            self.mark_known(&name, trusted);
-        }
-    }
-
-    fn may_audit(&self) -> bool {
-        self.announced && !self.known.is_empty()
+        let due = if audit.wanted {
+            Some(now)
+        } else {
+            let settled = audit.moved.map(|at| at + SETTLED + self.setup.poll).filter(|_| self.is_idle());
+            [settled, audit.later].into_iter().flatten().min()
+        };
+        let allowed = audit.free.and_then(|at| at.checked_sub(IN_A_ROW)).unwrap_or(now);
+        due.map(|at| if audit.wanted { at.max(allowed) } else { at })
     }
 
     fn on_audit(&mut self, answer: Result<Answer<Prints>, Error>) {
-        self.auditing = false;
+        self.audit.running = false;
         let now = Instant::now();
         let prints = match answer {
             Ok(answer) => {
                 // It is the longest answer of all: a tenth of the time for it at most.
-                self.audit.spend(now, answer.took * 10);
+                self.audit.spend(now, (answer.took * 10).clamp(Duration::from_secs(1), LATER));
                 answer.value.unwrap_or_default()
             }
             Err(Error::Status { status: 400..500, .. }) => {
-                self.no_nodes = Some(now);
-                self.audit.want();
+                self.audit.refused = Some(now);
+                self.audit.wanted = true;
                 return;
             }
             Err(error) => {
-                self.audit.failed(now, Duration::from_secs(1));
+                self.audit.free = Some(now + IN_A_ROW + Duration::from_secs(1));
+                self.audit.wanted = true;
                 self.setup.sources.reads.failed(&error);
                 return;
             }
@@ -639,6 +631,45 @@ impl Services {
     }
 }
 
+/// What one answer says about a service.
+struct Instances {
+    /// Those that may have traffic, by id.
+    accepted: Vec<Instance>,
+    shape: u64,
+    nodes: HashSet<Name>,
+}
+
+impl Instances {
+    fn of(name: &Name, entries: &[Entry], prefix: &str, rules: &Rules) -> Self {
+        let mut read = Self { accepted: Vec::new(), shape: 0, nodes: HashSet::new() };
+        for Entry { node, service, checks } in entries {
+            // Consul finds names whatever their case.
+            if service.name != **name || !lists::is_ordinary(&service.kind) {
+                continue;
+            }
+            let address = if service.address.is_empty() { &node.address } else { &service.address };
+            let tags = service.tags.iter().map(String::as_str);
+            read.shape = read.shape.wrapping_add(lists::shape(&node.name, &service.id, address, service.port, tags));
+            if !read.nodes.contains(node.name.as_str()) {
+                read.nodes.insert(node.name.as_str().into());
+            }
+            let routed = service.tags.iter().any(|tag| lists::is_route(tag, prefix));
+            if routed && rules.accept(&service.id, checks) {
+                read.accepted.push(Instance {
+                    service: name.clone(),
+                    id: format!("{}/{}", node.name, service.id).into(),
+                    address: address.clone(),
+                    port: u16::try_from(service.port).unwrap_or(0),
+                    tags: service.tags.clone(),
+                });
+            }
+        }
+        read.accepted.sort_by(|a, b| a.id.cmp(&b.id));
+        read.accepted.dedup_by(|a, b| a.id == b.id);
+        read
+    }
+}
+
 async fn watch_names(mut watch: Watch, prefix: Arc<str>, events: mpsc::Sender<Event>) {
     loop {
         let prefix = prefix.clone();
@@ -648,54 +679,77 @@ async fn watch_names(mut watch: Watch, prefix: Arc<str>, events: mpsc::Sender<Ev
         if events.send(Event::Names(seen, go)).await.is_err() {
             return;
         }
-        rest(gone, cost).await;
+        rest(&mut watch, gone, cost).await;
     }
 }
 
-async fn watch_checks(mut watch: Watch, prefix: Arc<str>, events: mpsc::Sender<Event>) {
+async fn watch_checks(mut watch: Watch, events: mpsc::Sender<Event>) {
     loop {
-        let prefix = prefix.clone();
-        let seen = watch.next(move |bytes| Checks::read(bytes, &prefix)).await;
+        let seen = watch.next(Checks::read).await;
         let cost = seen.as_ref().map_or(Duration::ZERO, |s| s.decoding);
         let (go, gone) = oneshot::channel();
         if events.send(Event::Checks(seen, go)).await.is_err() {
             return;
         }
-        rest(gone, cost).await;
+        rest(&mut watch, gone, cost).await;
     }
 }
 
 /// Until the reads are done; and a list that is long to decode is not asked for all the time.
-async fn rest(gone: oneshot::Receiver<()>, cost: Duration) {
+async fn rest(watch: &mut Watch, gone: oneshot::Receiver<()>, cost: Duration) {
     let started = Instant::now();
-    // It is dropped rather than sent.
-    let _ = gone.await;
+    // Dropped when it may go on, sent when the answer was not believed.
+    if gone.await.is_ok() {
+        watch.disbelieve();
+    }
     if cost > Duration::from_millis(5) {
         tokio::time::sleep((cost * 3).min(Duration::from_secs(1)).saturating_sub(started.elapsed())).await;
+    }
+}
+
+/// Whether an answer gives reason to believe that it leaves things out. `before`: whether the last one did. `lacks`:
+/// something that is always there is not. `most_gone` is asked when Consul's own word about filtering changed.
+fn is_doubtful(
+    before: bool,
+    lacks: bool,
+    usual: &mut Option<bool>,
+    filtered: bool,
+    most_gone: impl Fn() -> bool,
+) -> bool {
+    if lacks {
+        return true;
+    }
+    match *usual {
+        Some(false) if filtered && (before || most_gone()) => true,
+        _ => {
+            *usual = Some(filtered);
+            false
+        }
     }
 }
 
 /// A list that nothing happens to is repeated this often.
 const WAIT: Duration = Duration::from_secs(30);
 
+/// The longest that a change waits for other reads of its round.
+const ROUND: Duration = Duration::from_millis(500);
 /// The longest that a list waits for the reads it caused.
 const LIST_PAUSE: Duration = Duration::from_millis(250);
-
-/// The longest that a change waits for others of the same round.
-const ROUND: Duration = Duration::from_millis(800);
 
 /// Below Consul's limit of 200 connections per client, with room for others on this machine.
 const MOST_READS: usize = 100;
 
-/// A query that was answered faster than this may have been late.
-const WAITED: Duration = Duration::from_millis(50);
+/// The two lists tell of one change at about the same time.
+const SETTLED: Duration = Duration::from_millis(25);
 
-/// The share of time for reading all services, if they are few, and if they are many.
-const FEW_READS: Duration = Duration::from_millis(250);
-const MANY_READS: Duration = Duration::from_secs(10);
+/// How much of the time for audits may be used in advance.
+const IN_A_ROW: Duration = Duration::from_secs(10);
 
 /// That many services are simply read again.
-const FEW: usize = 16;
+const FEW: usize = 8;
+
+/// Changes that came in one moment can hide each other; this finds them.
+const LATER: Duration = Duration::from_secs(30);
 
 /// After that time the list of nodes is tried again.
 const REFUSED: Duration = Duration::from_secs(600);

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::registry::status::Board;
@@ -155,43 +155,8 @@ async fn one_change_among_many_services_costs_three_calls() {
 }
 
 #[tokio::test]
-async fn a_port_that_changed_in_a_burst_is_found() {
-    for count in [3usize, 30] {
-        let many: Vec<Svc> = (0..count as u16).map(|i| svc(&format!("s{i}"), &format!("i{i}"), 1000 + i)).collect();
-        let (fake, mut w) = fake_with(&many).await;
-        for round in 0..5u16 {
-            // Gone and back elsewhere before anybody asks again; and then something else that explains the index.
-            fake.put(svc("other", "o1", round));
-            if count > FEW {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            fake.remove("n1/i1");
-            fake.put(svc("s1", "i1", 2000 + round));
-            fake.put(svc("marker", &format!("m{round}"), round));
-            let expected = format!("s1:{}", 2000 + round);
-            w.view.until(&expected, 2.0, |v| v.names().split(", ").any(|s| s == expected)).await;
-            tokio::time::sleep(Duration::from_millis(u64::from(round) * 30)).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_changed_together_is_published_together() {
-    let (fake, mut w) = fake_with(&[svc("a", "a", 1)]).await;
-    fake.fault("/health/service/", Fault::Delay(Duration::from_millis(100)));
-    w.view.until("both watches", 2.0, |_| fake.saw("index=").len() >= 2).await;
-    fake.put(svc("first", "f", 1));
-    w.view.until("the first", 2.0, |_| fake.saw("/health/service/first").len() == 1).await;
-    for i in 0..10 {
-        fake.put(svc(&format!("s{i}"), &format!("i{i}"), 1));
-    }
-    w.view.until("any of them", 2.0, |v| v.names().contains("s0:") || v.names().contains("s9:")).await;
-    assert_eq!(w.view.services.len(), 12, "{}", w.view.names());
-}
-
-#[tokio::test]
 async fn a_hidden_change_is_found_even_if_the_list_of_nodes_is_forbidden() {
-    let many: Vec<Svc> = (0..30).map(|i| svc(&format!("s{i}"), &format!("i{i}"), 1000 + i)).collect();
+    let many: Vec<Svc> = (0..20).map(|i| svc(&format!("s{i}"), &format!("i{i}"), 1000 + i)).collect();
     let (fake, mut w) = fake_with(&many).await;
     fake.fault("/internal/", Fault::Status(403, "Permission denied"));
     fake.put(svc("s7", "i7", 5));
@@ -561,5 +526,41 @@ async fn real_consul_with_many_services() {
         let took = w.view.until("the check", 3.0, |v| !has(v, 1002)).await;
         consul.catalog("service-77-2", "service-77", 1002, &["urlprefix-/77"], Some("passing")).await;
         eprintln!("check: {took:?}, back {:?}", w.view.until("the check", 3.0, |v| has(v, 1002)).await);
+    }
+}
+
+#[test]
+fn odd_ports_are_none() {
+    for (port, expected) in [(80, 80), (0, 0), (-1, 0), (70000, 0)] {
+        let mut entry = Entry::default();
+        entry.service.name = "s".into();
+        entry.service.id = "i".into();
+        entry.service.port = port;
+        entry.service.tags = vec!["urlprefix-/".into()];
+        entry.checks = vec![crate::consul::Check {
+            id: "c".into(),
+            service_id: "i".into(),
+            status: "passing".into(),
+            ..Default::default()
+        }];
+        let rules = Rules { accepted: vec!["passing".into()], all: false };
+        let read = Instances::of(&"s".into(), &[entry], "urlprefix-", &rules);
+        assert_eq!(read.accepted[0].port, expected);
+    }
+}
+
+#[test]
+fn doubt() {
+    let usual = AtomicUsize::new(0);
+    let most = || usual.fetch_add(1, Ordering::Relaxed) < usize::MAX;
+    for (name, state, lacks, filtered, expected) in [
+        ("all well", None, false, false, false),
+        ("always filtered", Some(true), false, true, false),
+        ("filtered from the start", None, false, true, false),
+        ("filtered all of a sudden", Some(false), false, true, true),
+        ("lacks what is always there", Some(false), true, false, true),
+    ] {
+        let mut state = state;
+        assert_eq!(is_doubtful(false, lacks, &mut state, filtered, most), expected, "{name}");
     }
 }
