@@ -13,9 +13,12 @@ mod tcp_log;
 mod views;
 mod worker;
 
+use std::future::{Future as _, poll_fn};
 use std::net::UdpSocket;
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -38,6 +41,7 @@ use crate::metrics::Metrics;
 use crate::proxy::udp;
 use crate::registry::{self, Registry};
 use crate::route::LiveTable;
+use crate::upstream;
 
 /// As `/api/version` and `-v` show it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -120,6 +124,8 @@ impl App {
             pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;
         }
         tokio::spawn(publish_handshakes(edges, life.watch()));
+        // Takes a moment, and must not take it from a worker.
+        tokio::task::spawn_blocking(upstream::prepare);
         tracing::info!("Waiting for first routing table");
         tokio::select! {
             () = registry.ready() => {}
@@ -138,13 +144,21 @@ impl App {
             access_log: access_log.clone(),
             life: life.watch(),
         };
-        let (workers, doors) = open(config.workers, listeners, self.datagrams, &setup)?;
+        let (mut workers, doors) = open(config.workers, listeners, self.datagrams, &setup)?;
         for listener in dynamic {
             listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
         }
         life.advance(Phase::Serving);
         registry.announce().await;
-        let signal = signals.end().await;
+        let signal = tokio::select! {
+            signal = signals.end() => signal,
+            () = any_ended(&mut workers) => {
+                // Its sockets are closed and its share of the clients is not served: somebody else must take over.
+                life.advance(Phase::Leaving);
+                registry.deregister().await;
+                anyhow::bail!("a worker ended by itself");
+            }
+        };
         tracing::info!("Caught {signal}. Exiting");
         tokio::select! {
             () = shut_down(&config.life, &registry, &life, workers) => tracing::info!("Down"),
@@ -325,6 +339,15 @@ fn open(
     let workers =
         sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>().context("cannot start a worker")?;
     Ok((workers, doors))
+}
+
+/// Returns when a worker has ended, which before a shutdown means that it failed.
+async fn any_ended(workers: &mut [oneshot::Receiver<()>]) {
+    poll_fn(|cx| match workers.iter_mut().any(|worker| Pin::new(worker).poll(cx).is_ready()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
 }
 
 /// Leave the registry, keep serving for the grace, let nobody new in, finish what is under way.

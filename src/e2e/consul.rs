@@ -404,11 +404,11 @@ async fn troubles_of_consul_are_none_of_the_traffic() {
     .into_iter()
     .enumerate()
     {
+        let before = agent.faults().total();
         rules.into_iter().for_each(|rule| agent.faults().add(rule));
         // Waiting queries come back with this, and go on under the fault.
         consul.put("noise", "noise", web.addr(), &[&format!("urlprefix-/noise{number}")], &["passing"]).await;
         let mut client = proxy.client().await;
-        let before = agent.faults().total();
         let end = std::time::Instant::now() + Duration::from_millis(700);
         while std::time::Instant::now() < end {
             for name in ["/a", "/b", "/c", "/d"] {

@@ -29,7 +29,7 @@ static VERIFIED: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     }
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
-        tracing::error!(
+        tracing::warn!(
             "the system has no root certificates: targets with TLS are refused unless they have tlsskipverify=true"
         );
     }
