@@ -26,18 +26,21 @@
 //! | `fetch` | net |
 //! | `metrics` | life, net |
 //! | `consul` | fetch, life |
-//! | `auth` | upstream, fetch, life |
+//! | `auth` | upstream, fetch, life, net |
 //! | `upstream` | route, net, life, metrics |
 //! | `registry` | route, consul, fetch, life, metrics |
 //! | `cert` | consul, fetch, life, metrics |
 //! | `proxy` | route, upstream, auth, limit, access_log, net, life, metrics |
 //! | `listen` | route, cert, net, life, metrics |
-//! | `admin` | route, registry, life, metrics |
+//! | `admin` | route, registry, listen, life, metrics |
 //! | `config` | route, registry, consul, upstream, proxy, listen, admin, metrics, cert, auth, access_log, limit, life, net, fetch |
 //! | `app` | everything |
 
+pub mod access_log;
 pub mod admin;
 pub mod app;
+pub mod auth;
+pub mod cert;
 pub mod config;
 pub mod consul;
 pub mod fetch;
@@ -48,5 +51,6 @@ pub mod net;
 pub mod proxy;
 pub mod registry;
 pub mod route;
-pub mod testing;
+#[cfg(test)]
+mod testing;
 pub mod upstream;

@@ -1,4 +1,27 @@
 //! The API and the pages of the admin listener.
+//!
+//! Runs in the control plane and sees the other parts through [`Views`] only. HTTP/1.1 on whatever stream it is given:
+//! sockets and TLS are somebody else's business. Everything that comes in is bounded: connections, heads, bodies, the
+//! time for each, and the time that a client may take to read.
+
+mod answer;
+mod api;
+mod colors;
+mod json;
+mod manual;
+mod origin;
+mod pages;
+mod serve;
+mod stall;
+mod target;
+#[cfg(test)]
+mod tests;
+mod views;
+
+use std::sync::Arc;
+
+pub use serve::{serve, serve_connection};
+pub use views::{BoxError, BoxFuture, Change, Health, Override, Overrides, SourceView, StatusView, Views, Written};
 
 /// `ui.*`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +43,17 @@ pub enum Access {
     ReadWrite,
 }
 
+impl Access {
+    /// As `ui.access` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Access::Closed => "no",
+            Access::ReadOnly => "ro",
+            Access::ReadWrite => "rw",
+        }
+    }
+}
+
 /// `ui.routingtable.source.*`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLink {
@@ -28,4 +62,27 @@ pub struct SourceLink {
     pub scheme: String,
     pub host: String,
     pub port: String,
+}
+
+/// What every connection shares.
+pub struct State {
+    config: Config,
+    /// `ui.path`, with a leading and without a trailing slash, or empty.
+    base: String,
+    views: Views,
+    /// The last answer of `/api/routes`: large tables are put into words once, not once per reader.
+    routes: tokio::sync::Mutex<api::RoutesCache>,
+    /// A permit per open connection.
+    connections: tokio::sync::Semaphore,
+}
+
+impl State {
+    pub fn new(config: Config, views: Views) -> Arc<Self> {
+        let base = match config.path.trim_matches('/') {
+            "" => String::new(),
+            path => format!("/{path}"),
+        };
+        let connections = tokio::sync::Semaphore::new(serve::CONNECTIONS_MAX);
+        Arc::new(Self { config, base, views, routes: Default::default(), connections })
+    }
 }

@@ -1,1 +1,385 @@
-//! app
+//! The only code that knows every part: build, bind, run, drain.
+
+pub mod dev;
+mod dynamic;
+mod edge;
+pub mod log;
+mod pages;
+mod publish;
+mod root;
+mod signals;
+mod tcp;
+mod tcp_log;
+mod views;
+mod worker;
+
+use std::future::{Future as _, poll_fn};
+use std::net::UdpSocket;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::process::Resource;
+use tokio::sync::{mpsc, oneshot};
+
+use self::dynamic::{Doors, Dynamic};
+use self::edge::{Edge, Sources};
+use self::publish::Publisher;
+use self::signals::Signals;
+use self::worker::{Setup, Socket, Sockets};
+use crate::access_log;
+use crate::auth::Auth;
+use crate::cert;
+use crate::config::{self, Config, Failure, Level};
+use crate::fetch;
+use crate::life::{Life, Phase, Watch};
+use crate::listen::{self, Bound, Proto};
+use crate::metrics::Metrics;
+use crate::proxy::udp;
+use crate::registry::{self, Registry};
+use crate::route::LiveTable;
+use crate::upstream;
+
+/// As `/api/version` and `-v` show it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Everything that runs.
+pub struct App {
+    config: Config,
+    live: Arc<LiveTable>,
+    metrics: Metrics,
+    access_log: Option<access_log::Log>,
+    life: Life,
+    listeners: Vec<Bound>,
+    /// Bound when the table names ports.
+    dynamic: Vec<listen::Config>,
+    /// One socket per worker each.
+    datagrams: Vec<(listen::Config, Vec<UdpSocket>)>,
+    admin: Option<Bound>,
+}
+
+impl App {
+    /// Binds every socket, without listening: what cannot be had fails here, before anybody hears of us.
+    pub fn bind(config: Config) -> anyhow::Result<Self> {
+        let metrics = Metrics::new(&config.metrics, config.workers);
+        let of = |proto| config.listeners.iter().filter(move |listener| listener.proto == proto);
+        let dynamic = of(Proto::TcpDynamic).cloned().collect();
+        let datagrams = of(Proto::Udp)
+            .map(|listener| Ok((listener.clone(), listen::bind_udp(listener, config.workers)?)))
+            .collect::<Result<_, listen::Error>>()?;
+        let access_log = start_access_log(&config)?;
+        let listeners = config
+            .listeners
+            .iter()
+            .filter(|listener| !matches!(listener.proto, Proto::TcpDynamic | Proto::Udp))
+            .map(|listener| listen::bind(listener, if is_data_plane(listener) { config.workers } else { 1 }))
+            .collect::<Result<_, _>>()?;
+        let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1)).transpose().context("ui")?;
+        Ok(Self {
+            config,
+            live: Arc::default(),
+            metrics,
+            access_log,
+            life: Life::new(),
+            listeners,
+            dynamic,
+            datagrams,
+            admin,
+        })
+    }
+
+    /// Runs until a signal ends it. `Ok` is a clean end.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let mut signals = Signals::new(self.access_log.clone()).context("cannot listen to signals")?;
+        tokio::spawn(root::remind(self.config.insecure));
+        let mut sources = Sources::new();
+        for source in &self.config.cert_sources {
+            sources.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
+        }
+        let auth = Auth::start(&self.config.auth, &self.life.watch())?;
+        let listeners: Vec<_> =
+            self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
+        let admin: Option<_> = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
+        let edges = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
+        let dynamic = self.dynamic.into_iter().map(|config| Dynamic::new(config, &sources));
+        let dynamic = dynamic.collect::<Result<Vec<_>, _>>()?;
+        let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
+        let tables = publisher.changes();
+        let registry = tokio::select! {
+            registry = registry::start(self.config.registry.clone(), publisher) => Arc::new(registry?),
+            signal = signals.end() => anyhow::bail!("Caught {signal}. Exiting"),
+        };
+        let Self { config, live, metrics, access_log, life, .. } = self;
+        let exporting = tokio::spawn(metrics.clone().run(life.watch(), circonus(&config.metrics)?));
+        if let Some(log) = &access_log {
+            tokio::spawn(watch_access_log(log.clone()));
+        }
+        if let (Some((bound, edge)), Some(admin)) = (admin, &config.admin) {
+            let state = views::state(admin, &config, &live, &registry, &life.watch());
+            tracing::info!("Admin server access mode {:?}", admin.access.name());
+            tracing::info!("Admin server listening on {:?}", bound.config.addr);
+            pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;
+        }
+        tokio::spawn(publish_handshakes(edges, life.watch()));
+        // Takes a moment, and must not take it from a worker.
+        tokio::task::spawn_blocking(upstream::prepare);
+        tracing::info!("Waiting for first routing table");
+        tokio::select! {
+            () = registry.ready() => {}
+            signal = signals.end() => {
+                tracing::info!("Caught {signal}. Exiting");
+                registry.deregister().await;
+                return Ok(());
+            }
+        }
+        let setup = Setup {
+            live,
+            proxy: config.proxy.clone(),
+            auth,
+            upstream: config.upstream.clone(),
+            metrics,
+            access_log: access_log.clone(),
+            life: life.watch(),
+        };
+        let (mut workers, doors) = open(config.workers, listeners, self.datagrams, &setup)?;
+        for listener in dynamic {
+            listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
+        }
+        life.advance(Phase::Serving);
+        registry.announce().await;
+        let signal = tokio::select! {
+            signal = signals.end() => signal,
+            () = any_ended(&mut workers) => {
+                // Its sockets are closed and its share of the clients is not served: somebody else must take over.
+                life.advance(Phase::Leaving);
+                registry.deregister().await;
+                anyhow::bail!("a worker ended by itself");
+            }
+        };
+        tracing::info!("Caught {signal}. Exiting");
+        tokio::select! {
+            () = shut_down(&config.life, &registry, &life, workers) => tracing::info!("Down"),
+            signal = signals.end() => tracing::warn!("Caught {signal} again. Exiting at once"),
+        }
+        life.advance(Phase::Ended);
+        let _ = tokio::time::timeout(LAST_MOMENT, exporting).await;
+        if let Some(log) = access_log {
+            log.flush(LAST_MOMENT);
+        }
+        Ok(())
+    }
+}
+
+/// Runs until a signal ends it. 1 is for whatever kept us from a clean end.
+pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) -> ExitCode {
+    log.set_level(config.log.level);
+    tracing::info!("Setting log level to {}", config.log.level);
+    tracing::info!("Runtime config\n{}", config::pretty(&config.json));
+    tracing::info!("Version {VERSION} starting");
+    raise_descriptors();
+    for (level, text) in warnings {
+        match level {
+            Level::Debug | Level::Trace => tracing::debug!("{text}"),
+            Level::Info => tracing::info!("{text}"),
+            _ => tracing::warn!("{text}"),
+        }
+    }
+    let run = || {
+        let control = control_runtime()?;
+        let result = App::bind(config).and_then(|app| control.block_on(app.run()));
+        // Whatever still waits for Consul does not hold up the end.
+        control.shutdown_background();
+        result
+    };
+    match run() {
+        Ok(()) => {
+            log.flush(LAST_MOMENT);
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&format!("{error:#}"), log),
+    }
+}
+
+/// Opens the access log, if there is to be one.
+fn start_access_log(config: &Config) -> anyhow::Result<Option<access_log::Log>> {
+    let Some(config) = &config.access_log else {
+        tracing::info!("Access logging disabled");
+        return Ok(None);
+    };
+    let log = access_log::Log::start(config.clone())
+        .with_context(|| format!("log.access.target: cannot write to {}", config.target))?;
+    tracing::info!("Writing access log to {}", config.target);
+    Ok(Some(log))
+}
+
+/// Posts to the submission URL of Circonus, which is never shown: whoever knows it may send.
+fn circonus(config: &crate::metrics::Config) -> anyhow::Result<Option<crate::metrics::Post>> {
+    let url = config.circonus_url.clone();
+    if url.is_empty() {
+        return Ok(None);
+    }
+    let settings = fetch::Settings { https: url.starts_with("https:"), idle_connections: 1, ..Default::default() };
+    let client = fetch::Client::new(settings).context("metrics.circonus.submissionurl")?;
+    Ok(Some(Box::new(move |document| {
+        let request =
+            client.current().put(&url).header(http::header::CONTENT_TYPE, "application/json").body(document).send();
+        Box::pin(async move {
+            let answered = request.await.and_then(reqwest::Response::error_for_status);
+            answered.map(drop).map_err(fetch::explain)
+        })
+    })))
+}
+
+/// Says and counts what the access log has lost.
+async fn watch_access_log(log: access_log::Log) {
+    let mut known = 0;
+    loop {
+        tokio::time::sleep(LOG_WATCH).await;
+        let dropped = log.dropped();
+        if dropped > known {
+            tracing::warn!("{} lines of the access log were lost: {} is too slow", dropped - known, log.target());
+            ::metrics::counter!(crate::metrics::names::ACCESS_LOG_DROPPED).absolute(dropped);
+            known = dropped;
+        }
+    }
+}
+
+fn control_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(CONTROL_THREADS)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .context("cannot make the runtime of the control plane")
+}
+
+/// As many descriptors as we may have: the usual soft limit of 1024 is some 500 requests under way.
+fn raise_descriptors() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    match rustix::process::setrlimit(Resource::Nofile, raised) {
+        Ok(()) => tracing::debug!("Up to {:?} descriptors instead of {:?}", limit.maximum, limit.current),
+        Err(error) => tracing::warn!("Cannot have more than {:?} descriptors: {error}", limit.current),
+    }
+}
+
+/// Says why it is over.
+fn fail(message: &str, log: &log::Handle) -> ExitCode {
+    tracing::error!(target: log::FATAL, "{message}");
+    log.flush(LAST_MOMENT);
+    ExitCode::FAILURE
+}
+
+/// There is no configuration: says why and gives the exit code.
+pub fn refuse(failure: &Failure, log: &log::Handle) -> ExitCode {
+    if failure.code == 1 {
+        return fail(&failure.to_string(), log);
+    }
+    eprintln!("{failure}");
+    ExitCode::from(failure.code)
+}
+
+/// Served by the workers, unlike pages for people and scrapers.
+fn is_data_plane(listener: &listen::Config) -> bool {
+    listener.proto != Proto::Prometheus
+}
+
+fn with_edge(bound: Bound, sources: &Sources) -> anyhow::Result<(Bound, Arc<Edge>)> {
+    let edge = Arc::new(Edge::new(bound.config.clone(), sources)?);
+    Ok((bound, edge))
+}
+
+/// Handshakes are counted by listeners, and shown from time to time.
+async fn publish_handshakes(edges: Vec<Arc<Edge>>, mut life: Watch) {
+    loop {
+        tokio::select! {
+            () = life.reached(Phase::Ended) => return,
+            () = tokio::time::sleep(PUBLISH_HANDSHAKES) => edges.iter().for_each(|edge| edge.publish_handshakes()),
+        }
+    }
+}
+
+/// Opens every listener and starts the workers, which can be given more sockets through their doors.
+fn open(
+    workers: usize,
+    listeners: Vec<(Bound, Arc<Edge>)>,
+    datagrams: Vec<(listen::Config, Vec<UdpSocket>)>,
+    setup: &Setup,
+) -> anyhow::Result<(Vec<oneshot::Receiver<()>>, Doors)> {
+    let mut sockets: Vec<Sockets> = (0..workers).map(|_| Sockets::default()).collect();
+    for (bound, edge) in listeners {
+        let kind = bound.config.proto.name().to_uppercase();
+        tracing::info!("{kind} proxy listening on {}", bound.config.addr);
+        if !is_data_plane(&bound.config) {
+            pages::prometheus(bound, &edge, &setup.metrics, &setup.life)?;
+            continue;
+        }
+        for (listener, sockets) in bound.open()?.into_iter().zip(&mut sockets) {
+            sockets.streams.push(Socket { listener, edge: edge.clone(), until: None });
+        }
+    }
+    for (config, bound) in datagrams {
+        tracing::info!("UDP proxy listening on {}", config.addr);
+        for (socket, sockets) in bound.into_iter().zip(&mut sockets) {
+            sockets.datagrams.push((socket, udp::Listener { idle_timeout: config.read_timeout }));
+        }
+    }
+    let mut doors = Vec::new();
+    let start = |(number, sockets)| {
+        let (door, more) = mpsc::unbounded_channel();
+        doors.push(door);
+        worker::start(number, setup.clone(), sockets, more)
+    };
+    let workers =
+        sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>().context("cannot start a worker")?;
+    Ok((workers, doors))
+}
+
+/// Returns when a worker has ended, which before a shutdown means that it failed.
+async fn any_ended(workers: &mut [oneshot::Receiver<()>]) {
+    poll_fn(|cx| match workers.iter_mut().any(|worker| Pin::new(worker).poll(cx).is_ready()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
+}
+
+/// Leave the registry, keep serving for the grace, let nobody new in, finish what is under way.
+async fn shut_down(
+    config: &crate::life::Config,
+    registry: &Registry,
+    life: &Life,
+    workers: Vec<oneshot::Receiver<()>>,
+) {
+    life.advance(Phase::Leaving);
+    registry.deregister().await;
+    tokio::time::sleep(config.grace).await;
+    life.advance(Phase::Closing);
+    let done = async {
+        for worker in workers {
+            let _ = worker.await;
+        }
+    };
+    tokio::pin!(done);
+    let in_time = tokio::time::timeout(config.wait, &mut done).await.is_ok();
+    life.advance(Phase::Ended);
+    if !in_time {
+        // They only drop what they have.
+        let _ = tokio::time::timeout(LAST_MOMENT, done).await;
+    }
+}
+
+/// Words that may stand in the first place of the command line.
+pub const SUBCOMMANDS: &[&str] = &["dev"];
+/// Watches, admin, metrics: mostly waiting.
+const CONTROL_THREADS: usize = 2;
+const PUBLISH_HANDSHAKES: Duration = Duration::from_secs(5);
+/// Also how often at most it is said.
+const LOG_WATCH: Duration = Duration::from_secs(5);
+const LAST_MOMENT: Duration = Duration::from_millis(500);

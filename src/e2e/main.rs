@@ -1,1 +1,18 @@
+//! Whole-program tests: the built binary, real peers, and what is seen on the wire. One behaviour per test.
 
+#[path = "../testing/mod.rs"]
+mod testing;
+
+mod access_log;
+mod consul;
+mod headers;
+mod parsing;
+mod policy;
+mod proxy;
+mod readme;
+mod reports;
+mod routing;
+mod shutdown;
+mod targets;
+mod tcp;
+mod vocabulary;

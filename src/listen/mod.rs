@@ -1,6 +1,13 @@
 //! From a socket to a connection: bind, accept, PROXY protocol, TLS.
 
+mod accept;
+mod bind;
+pub mod tls;
+
 use std::time::Duration;
+
+pub use accept::{accept, accept_until};
+pub use bind::{Bound, Error, bind, bind_udp};
 
 /// One entry of `proxy.addr` or `ui.addr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +50,26 @@ pub enum Proto {
     TcpSni,
     TcpDynamic,
     HttpsTcpSni,
+    Udp,
     Grpc,
     Grpcs,
     Prometheus,
+}
+
+impl Proto {
+    /// As `proto=` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Proto::Http => "http",
+            Proto::Https => "https",
+            Proto::Tcp => "tcp",
+            Proto::TcpSni => "tcp+sni",
+            Proto::TcpDynamic => "tcp-dynamic",
+            Proto::HttpsTcpSni => "https+tcp+sni",
+            Proto::Udp => "udp",
+            Proto::Grpc => "grpc",
+            Proto::Grpcs => "grpcs",
+            Proto::Prometheus => "prometheus",
+        }
+    }
 }

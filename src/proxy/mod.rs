@@ -1,6 +1,13 @@
 //! Answering for a target.
 
+pub mod http;
+mod preamble;
+pub mod tcp;
+pub mod udp;
+
 use std::time::Duration;
+
+use self::preamble::preamble;
 
 /// What the HTTP proxy does beside forwarding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +35,8 @@ pub struct Config {
     pub max_header_size: usize,
     /// Bytes in one request target (`proxy.maxtargetsize`, new; default 64 KiB).
     pub max_target_size: usize,
+    /// `None`: responses are passed on as they are.
+    pub compression: Option<http::Compression>,
     /// Accepted and without effect: nothing is held back.
     pub flush_interval: Duration,
     pub global_flush_interval: Duration,

@@ -7,7 +7,6 @@ mod consul;
 mod custom;
 mod file;
 mod fixed;
-mod names;
 mod publish;
 mod start;
 mod status;

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{Notify, watch};
 
 use super::status::{Board, Change, TableStatus, place, remember};
-use super::{Publish, RoutesLog, names};
+use super::{Publish, RoutesLog};
+use crate::metrics::names;
 use crate::route::{self, Builder, Instance, Origin, Parsed, Reject, Settings, Table};
 
 /// The sources' end. Cheap to clone.
@@ -380,11 +381,11 @@ impl Worker {
 
     fn report(&self, board: &Board, took: Duration, rejects: Vec<Reject>, change: Change) {
         let (routes, targets) = self.table.size();
-        metrics::counter!(names::BUILDS).increment(1);
-        metrics::gauge!(names::BUILD_SECONDS).set(took.as_secs_f64());
-        metrics::gauge!(names::REJECTS).set(rejects.len() as f64);
-        metrics::gauge!(names::ROUTES).set(routes as f64);
-        metrics::gauge!(names::TARGETS).set(targets as f64);
+        metrics::counter!(names::REGISTRY_UPDATES).increment(1);
+        metrics::gauge!(names::REGISTRY_BUILD_SECONDS).set(took.as_secs_f64());
+        metrics::gauge!(names::REGISTRY_REJECTS).set(rejects.len() as f64);
+        metrics::gauge!(names::REGISTRY_ROUTES).set(routes as f64);
+        metrics::gauge!(names::REGISTRY_TARGETS).set(targets as f64);
         let changes = remember(&board.table.load().changes, change);
         board.table.store(Arc::new(TableStatus {
             built: Some(SystemTime::now()),

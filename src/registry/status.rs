@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use serde::{Serialize, Serializer};
 
-use super::names;
+use crate::metrics::names;
 use crate::route::{Origin, Reject};
 
 /// A snapshot.
@@ -136,7 +136,7 @@ impl Source {
         state.last_good = Some((SystemTime::now(), Instant::now()));
         state.index = index;
         if std::mem::take(&mut state.failures) > 0 {
-            metrics::gauge!(names::SOURCE_FAILING, "source" => self.0.name).set(0.0);
+            metrics::gauge!(names::REGISTRY_FAILING, "source" => self.0.name).set(0.0);
         }
         state.lines = 0;
         if std::mem::take(&mut state.complained) {
@@ -145,8 +145,8 @@ impl Source {
     }
 
     pub(super) fn failed(&self, error: &dyn Display) {
-        metrics::counter!(names::SOURCE_ERRORS, "source" => self.0.name).increment(1);
-        metrics::gauge!(names::SOURCE_FAILING, "source" => self.0.name).set(1.0);
+        metrics::counter!(names::REGISTRY_ERRORS, "source" => self.0.name).increment(1);
+        metrics::gauge!(names::REGISTRY_FAILING, "source" => self.0.name).set(1.0);
         let mut state = self.state();
         state.failures += 1;
         state.unlogged += 1;

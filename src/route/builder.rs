@@ -4,15 +4,20 @@
 //! routes of these places anew from the commands there, and puts them into a copy of the last table, which shares all the
 //! rest with it. Where a route comes out as it was, it stays the same value, with whatever hangs on it.
 
+mod commands;
+mod targets;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use commands::{Manual, Prepared, same_entries};
+use targets::Targets;
+
 use super::host::Kind;
 use super::route_paths::PathKey;
-use super::target::{identity, sameness};
-use super::{Add, Class, Command, Entry, Origin, Reject, Route, Settings, Source, Table, Target, Weight, diff};
+use super::{Command, Entry, Reject, Route, Settings, Source, Table, diff};
 
-/// Builds tables, and builds again only the hosts that a change touches.
+/// Builds tables, and builds again only the routes that a change touches.
 pub struct Builder {
     settings: Settings,
     services: HashMap<Arc<str>, Vec<Arc<Prepared>>>,
@@ -53,25 +58,6 @@ pub struct Delta {
     removed: Vec<Arc<Prepared>>,
     added: Vec<Arc<Prepared>>,
     manual: Option<[Vec<Arc<Prepared>>; 2]>,
-}
-
-/// An entry and what is worked out once for it.
-struct Prepared {
-    entry: Entry,
-    line: Box<str>,
-    /// 0 unless it adds a target.
-    identity: u128,
-    sameness: u128,
-}
-
-/// Commands after those of all services, in order, and where each has a say.
-#[derive(Default)]
-struct Manual {
-    commands: Vec<Arc<Prepared>>,
-    at: HashMap<Source, Vec<u32>>,
-    /// Deletions without a source, by service, and those by tags alone.
-    of_service: HashMap<Arc<str>, Vec<u32>>,
-    anywhere: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -160,27 +146,26 @@ impl Builder {
         let old = std::mem::replace(&mut self.manual, new);
         let new = &self.manual;
 
-        let list = |manual: &Manual, indices: Option<&Vec<u32>>| -> Vec<Arc<Prepared>> {
-            indices.into_iter().flatten().map(|i| manual.commands[*i as usize].clone()).collect()
-        };
         // Where a deletion applies everywhere, its place between other commands counts.
         let simple = [&old, new].iter().all(|m| m.of_service.is_empty() && m.anywhere.is_empty());
-        for source in old.at.keys().chain(new.at.keys()) {
-            let (before, after) = (list(&old, old.at.get(source)), list(new, new.at.get(source)));
-            if !simple || !same_entries(&before, &after) {
+        for source in old.at.keys() {
+            if !simple || !new.at.contains_key(source) {
                 self.dirty.insert(source.clone());
             }
         }
-        let everywhere = !same_entries(&list(&old, Some(&old.anywhere)), &list(new, Some(&new.anywhere)));
+        for (source, after) in &new.at {
+            let before = old.at.get(source).map_or(&[][..], Vec::as_slice);
+            if !simple || !same_entries(&old, before, new, after) {
+                self.dirty.insert(source.clone());
+            }
+        }
+        let everywhere = !same_entries(&old, &old.anywhere, new, &new.anywhere);
+        let of = |manual: &Manual, service| manual.of_service.get(service).cloned().unwrap_or_default();
         let services: HashSet<&Arc<str>> = old
             .of_service
             .keys()
             .chain(new.of_service.keys())
-            .filter(|s| {
-                old.of_service.contains_key(*s) != new.of_service.contains_key(*s) || {
-                    !same_entries(&list(&old, old.of_service.get(*s)), &list(new, new.of_service.get(*s)))
-                }
-            })
+            .filter(|service| !same_entries(&old, &of(&old, *service), new, &of(new, *service)))
             .collect();
         if everywhere || !services.is_empty() {
             for (source, site) in &self.sites {
@@ -382,134 +367,4 @@ impl Delta {
         }
         lines
     }
-}
-
-impl Prepared {
-    fn new(entry: Entry) -> Self {
-        let line = entry.command.to_string().into();
-        let (identity, sameness) = match &entry.command {
-            Command::Add(add) => (identity(add), sameness(add)),
-            _ => (0, 0),
-        };
-        Self { entry, line, identity, sameness }
-    }
-
-    fn add(&self) -> Option<&Add> {
-        match &self.entry.command {
-            Command::Add(add) => Some(add),
-            _ => None,
-        }
-    }
-
-    /// The order of targets: descending by line. Of equal lines one becomes the target, and always the same.
-    fn order(&self, other: &Self) -> std::cmp::Ordering {
-        other.line.cmp(&self.line).then_with(|| self.entry.origin.cmp(&other.entry.origin))
-    }
-
-    fn reject(&self, why: &str) -> Reject {
-        let text = match &self.entry.origin {
-            Origin::Tag { tag, .. } => tag,
-            _ => &*self.line,
-        };
-        Reject::new(self.entry.origin.clone(), text, why)
-    }
-}
-
-impl Manual {
-    fn new(entries: Vec<Entry>) -> Self {
-        let mut manual = Self::default();
-        for (entry, index) in entries.into_iter().zip(0..) {
-            let source = match &entry.command {
-                Command::Add(add) => Some(&add.source),
-                Command::Weight(set) => Some(&set.source),
-                Command::Delete(delete) => delete.source.as_ref(),
-            };
-            match (source, &entry.command) {
-                (Some(source), _) => manual.at.entry(source.clone()).or_default().push(index),
-                (None, Command::Delete(delete)) => match &delete.service {
-                    Some(service) => manual.of_service.entry(service.clone()).or_default().push(index),
-                    None => manual.anywhere.push(index),
-                },
-                (None, _) => {}
-            }
-            manual.commands.push(Arc::new(Prepared::new(entry)));
-        }
-        manual
-    }
-
-    /// In order.
-    fn commands_for(&self, source: &Source, adds: &[Arc<Prepared>]) -> Vec<u32> {
-        let mut indices = self.at.get(source).cloned().unwrap_or_default();
-        if !self.of_service.is_empty() {
-            let own = indices.iter().map(|i| &self.commands[*i as usize]);
-            let services: HashSet<_> = adds.iter().chain(own).filter_map(|p| p.add()).map(|add| &add.service).collect();
-            indices.extend(services.into_iter().filter_map(|service| self.of_service.get(service)).flatten());
-        }
-        indices.extend(&self.anywhere);
-        indices.sort_unstable();
-        indices
-    }
-}
-
-/// The targets of a place while commands are applied.
-#[derive(Default)]
-struct Targets<'a> {
-    list: Vec<(&'a Prepared, &'a Add, Weight)>,
-    /// Kept up only for long lists, and made anew after anything but adding.
-    seen: HashSet<(u128, u64)>,
-}
-
-impl<'a> Targets<'a> {
-    fn push(&mut self, prepared: &'a Prepared) {
-        let Some(add) = prepared.add() else { return };
-        let key = |sameness: u128, weight: Weight| (sameness, weight.number().unwrap_or(-1.0).to_bits());
-        let new = key(prepared.sameness, add.weight);
-        let mut known = self.list.iter().map(|(p, _, weight)| key(p.sameness, *weight));
-        if self.list.len() < 32 {
-            if known.any(|old| old == new) {
-                return;
-            }
-        } else {
-            if self.seen.is_empty() {
-                self.seen.extend(known);
-            }
-            if !self.seen.insert(new) {
-                return;
-            }
-        }
-        self.list.push((prepared, add, add.weight));
-    }
-
-    fn remove(&mut self, fits: impl Fn(&Add) -> bool) {
-        self.seen.clear();
-        self.list.retain(|(_, add, _)| !fits(add));
-    }
-
-    /// Divides the weight between the targets that fit, for each class of its own. False if there are none.
-    fn set_weight(&mut self, weight: Weight, fits: impl Fn(&Add) -> bool) -> bool {
-        self.seen.clear();
-        let mut any = false;
-        for class in [Class::Http, Class::Tcp] {
-            let fitting = |add: &Add| add.class() == class && fits(add);
-            let count = self.list.iter().filter(|(_, add, _)| fitting(add)).count();
-            for (_, _, current) in self.list.iter_mut().filter(|(_, add, _)| fitting(add)) {
-                *current = weight.part_of(count);
-                any = true;
-            }
-        }
-        any
-    }
-
-    fn by_class(self) -> impl Iterator<Item = (Class, Vec<Target>)> {
-        [Class::Http, Class::Tcp].into_iter().filter_map(move |class| {
-            let own = self.list.iter().filter(|(_, add, _)| add.class() == class);
-            let targets: Vec<_> =
-                own.map(|(prepared, add, weight)| Target::new(add, *weight, prepared.identity)).collect();
-            (!targets.is_empty()).then_some((class, targets))
-        })
-    }
-}
-
-fn same_entries(a: &[Arc<Prepared>], b: &[Arc<Prepared>]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.entry == b.entry)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use super::{Class, Destination, Options, Scheme, Weight, pending, quote};
+use super::{Class, Destination, Options, Weight, pending, quote};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
@@ -121,8 +121,9 @@ impl Draft {
         }
         pending::check(&self.options, self.destination.scheme)?;
         let (options, warning) = Options::parse(self.options)?;
-        if options.redirect.is_some() && self.destination.scheme == Scheme::Tcp {
-            return Err("a redirect needs an http or https URL, not tcp".to_owned());
+        if options.redirect.is_some() && self.destination.scheme.class() != Class::Http {
+            let scheme = self.destination.scheme.name();
+            return Err(format!("a redirect needs an http or https URL, not {scheme}"));
         }
         let add = Add {
             service: self.service,
@@ -139,7 +140,7 @@ impl Draft {
 
 impl Add {
     pub fn class(&self) -> Class {
-        if self.destination.scheme == Scheme::Tcp { Class::Tcp } else { Class::Http }
+        self.destination.scheme.class()
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::net::Ipv6Addr;
 
+use super::Class;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     Http,
@@ -12,13 +14,16 @@ pub enum Scheme {
     Ws,
     Wss,
     Tcp,
+    /// TCP through TLS.
+    Tcps,
+    Udp,
     Grpc,
     Grpcs,
 }
 
 impl Scheme {
     fn from_name(name: &str) -> Option<Self> {
-        [Self::Http, Self::Https, Self::Ws, Self::Wss, Self::Tcp, Self::Grpc, Self::Grpcs]
+        [Self::Http, Self::Https, Self::Ws, Self::Wss, Self::Tcp, Self::Tcps, Self::Udp, Self::Grpc, Self::Grpcs]
             .into_iter()
             .find(|scheme| scheme.name().eq_ignore_ascii_case(name))
     }
@@ -30,8 +35,19 @@ impl Scheme {
             Self::Ws => "ws",
             Self::Wss => "wss",
             Self::Tcp => "tcp",
+            Self::Tcps => "tcps",
+            Self::Udp => "udp",
             Self::Grpc => "grpc",
             Self::Grpcs => "grpcs",
+        }
+    }
+
+    /// Who asks for targets of this scheme.
+    pub fn class(self) -> Class {
+        match self {
+            Self::Tcp | Self::Tcps => Class::Tcp,
+            Self::Udp => Class::Udp,
+            _ => Class::Http,
         }
     }
 
@@ -40,7 +56,7 @@ impl Scheme {
         match self {
             Self::Http | Self::Ws | Self::Grpc => 80,
             Self::Https | Self::Wss | Self::Grpcs => 443,
-            Self::Tcp => 0,
+            Self::Tcp | Self::Tcps | Self::Udp => 0,
         }
     }
 }
@@ -76,7 +92,7 @@ impl Destination {
             return Err(wrong(without_scheme(text)));
         };
         let Some(scheme) = Scheme::from_name(scheme) else {
-            return Err(wrong(format!("scheme {scheme:?} is unknown; write http, https, ws, wss or tcp")));
+            return Err(wrong(format!("scheme {scheme:?} is unknown; write http, https, ws, wss, tcp, tcps or udp")));
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
@@ -92,8 +108,9 @@ impl Destination {
             return Err(wrong(format!("{escape:?} in the path is no percent-escape; write %25 for a percent sign")));
         }
         let port = port.unwrap_or(scheme.default_port());
-        if scheme == Scheme::Tcp && port == 0 {
-            return Err(wrong(format!("a tcp target needs a port; write tcp://{authority}:1234")));
+        if scheme.class() != Class::Http && port == 0 {
+            let scheme = scheme.name();
+            return Err(wrong(format!("a {scheme} target needs a port; write {scheme}://{authority}:1234")));
         }
         let mut kept = scheme.name().to_owned();
         kept.push_str(&text[scheme.name().len()..]);

@@ -13,6 +13,7 @@ mod command;
 mod definition;
 mod destination;
 mod diff;
+mod edits;
 mod glob;
 mod host;
 mod language;
@@ -43,10 +44,11 @@ pub use command::{Add, Command, Delete, SetWeight, Source};
 pub use definition::{Definition, parse_definitions, parse_json};
 pub use destination::{Destination, Scheme};
 pub use diff::diff;
+pub use edits::{Cors, Edits, HeaderEdits};
 pub use language::parse_text;
 pub use live::{LiveTable, Slot, Snapshot};
 pub use lookup::Candidates;
-pub use options::{HostOption, Options};
+pub use options::{HostOption, Options, ProxyVersion};
 pub use redirect::Redirect;
 pub use table::Table;
 pub use tags::parse_tags;
@@ -170,11 +172,16 @@ impl Default for Settings {
     }
 }
 
-/// Who asks: HTTP requests never see TCP targets, and the reverse.
+/// Who asks: HTTP requests never see TCP targets, and the reverse; datagrams are a third kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     Http,
     Tcp,
+    Udp,
+}
+
+impl Class {
+    const ALL: [Self; 3] = [Self::Http, Self::Tcp, Self::Udp];
 }
 
 /// The beginning of a text that may be megabytes long.

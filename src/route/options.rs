@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use super::{Access, Redirect, path};
+use super::{Access, Edits, Redirect, path};
 
 /// Options of a target, raw and parsed.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// As written, in order of keys. Also those that mean nothing to us.
     pub raw: BTreeMap<String, String>,
@@ -19,9 +20,22 @@ pub struct Options {
     pub access: Access,
     /// Name of a scheme in `proxy.auth`.
     pub auth: Option<String>,
+    /// False for `compress=off`: responses are never compressed here. Default: true.
+    pub compress: bool,
+    pub edits: Option<Box<Edits>>,
     pub tls_skip_verify: bool,
-    pub proxy_protocol: bool,
+    /// Tell the target about the client, first thing on each connection.
+    pub proxy_protocol: Option<ProxyVersion>,
+    /// `idletimeout`: how long nothing may move on a connection or session; 0: for ever. `None`: as the listener says.
+    pub idle_timeout: Option<Duration>,
     pub register: Option<Arc<str>>,
+}
+
+/// Of the PROXY protocol: a line of text, or binary with more facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyVersion {
+    V1,
+    V2,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +43,26 @@ pub enum HostOption {
     /// The address of the target.
     Destination,
     Name(String),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            raw: BTreeMap::new(),
+            strip: None,
+            prepend: None,
+            host: None,
+            redirect: None,
+            access: Access::default(),
+            auth: None,
+            compress: true,
+            edits: None,
+            tls_skip_verify: false,
+            proxy_protocol: None,
+            idle_timeout: None,
+            register: None,
+        }
+    }
 }
 
 impl Options {
@@ -69,8 +103,15 @@ impl Options {
             redirect,
             access,
             auth: filled("auth").map(str::to_owned),
+            compress: !matches!(given("compress"), Some("off" | "false")),
+            edits: Edits::parse(&raw)?,
             tls_skip_verify: given("tlsskipverify") == Some("true"),
-            proxy_protocol: given("pxyproto") == Some("true"),
+            proxy_protocol: match given("pxyproto") {
+                Some("true" | "v1") => Some(ProxyVersion::V1),
+                Some("v2") => Some(ProxyVersion::V2),
+                _ => None,
+            },
+            idle_timeout: filled("idletimeout").map(seconds).transpose()?,
             register: filled("register").map(Into::into),
             raw,
         };
@@ -86,6 +127,23 @@ pub(super) fn split(text: &str) -> BTreeMap<String, String> {
 pub(super) fn pair(option: &str) -> (String, String) {
     let (key, value) = option.split_once('=').unwrap_or((option, ""));
     (key.to_owned(), value.to_owned())
+}
+
+/// `500ms`, `30s`, `5m`, `1h`, or `0`.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("idletimeout={text:?} is no time; write a number with a unit, as in 500ms, 30s, 5m, 1h");
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    let unit = match unit {
+        "ms" => Duration::from_millis(1),
+        "s" => Duration::from_secs(1),
+        "m" => Duration::from_secs(60),
+        "h" => Duration::from_secs(3600),
+        "" if number == 0 => Duration::ZERO,
+        _ => return Err(wrong()),
+    };
+    Ok(unit * number)
 }
 
 /// Most targets have no options, and one empty value serves them all.
@@ -105,7 +163,7 @@ mod tests {
         assert_eq!(warning, None);
         assert_eq!((o.strip.as_deref(), o.prepend.as_deref()), (Some("/a"), Some("/b")));
         assert_eq!(o.host, Some(HostOption::Name("x.com".into())));
-        assert_eq!((o.tls_skip_verify, o.proxy_protocol), (true, true));
+        assert_eq!((o.tls_skip_verify, o.proxy_protocol), (true, Some(ProxyVersion::V1)));
         assert_eq!((o.register.as_deref(), o.auth.as_deref()), (Some("r"), Some("basic")));
         assert!(matches!(o.access, Access::Deny(_)));
         assert_eq!(
@@ -118,7 +176,24 @@ mod tests {
     fn booleans_are_true_only_for_true() {
         for value in ["", "1", "TRUE", "yes", "false"] {
             let (o, _) = Options::parse(split(&format!("tlsskipverify={value} pxyproto={value}"))).unwrap();
-            assert!(!o.tls_skip_verify && !o.proxy_protocol, "{value}");
+            assert!(!o.tls_skip_verify && o.proxy_protocol.is_none(), "{value}");
+        }
+    }
+
+    #[test]
+    fn versions_and_times() {
+        for (text, version, idle) in [
+            ("pxyproto=v2 idletimeout=5m", Some(ProxyVersion::V2), Some(300_000)),
+            ("pxyproto=v1 idletimeout=500ms", Some(ProxyVersion::V1), Some(500)),
+            ("pxyproto=v3 idletimeout=0", None, Some(0)),
+            ("idletimeout=4294967295h", None, Some(4_294_967_295 * 3_600_000)),
+        ] {
+            let (o, _) = Options::parse(split(text)).unwrap();
+            assert_eq!(o.proxy_protocol, version, "{text}");
+            assert_eq!(o.idle_timeout, idle.map(Duration::from_millis), "{text}");
+        }
+        for time in ["5", "s", "-1s", "1.5s", "5 s", "99999999999s", "1s1s", "ä"] {
+            assert!(Options::parse([("idletimeout".to_owned(), time.to_owned())].into()).is_err(), "{time}");
         }
     }
 

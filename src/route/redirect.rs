@@ -38,11 +38,11 @@ impl Redirect {
             location.push_str("://");
             match authority.split_once("$host") {
                 Some((before, after)) => {
-                    location.push_str(before);
+                    push(&mut location, before);
                     push_host(&mut location, host);
-                    location.push_str(after);
+                    push(&mut location, after);
                 }
-                None => location.push_str(authority),
+                None => push(&mut location, authority),
             }
         }
 
@@ -64,6 +64,10 @@ impl Redirect {
         // What strip leaves may lack its slash, and must not become a part of the host.
         if !location[start..].starts_with('/') {
             location.insert(start, '/');
+        }
+        // Two slashes at the beginning of a relative URL would name another host.
+        while location.starts_with("//") {
+            location.remove(0);
         }
 
         let own = destination.query.as_deref();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::host::{Form, Host, Kind, default_port};
@@ -37,6 +38,26 @@ impl Table {
     /// The route of exactly this host key (`:1234`, `10.0.0.1:1234` or a server name), for the TCP family. TCP targets;
     /// for the key of a port also others, of which only host and port count then.
     pub fn tcp(&self, host: &str) -> Option<&Route> {
+        let host = self.exact(host)?;
+        let route = host.other("/", Class::Tcp).or_else(|| host.other("", Class::Tcp));
+        let any = || host.other("", Class::Http).filter(|_| matches!(*host.kind, Kind::Port));
+        route.or_else(any).map(|route| &**route)
+    }
+
+    /// As [`Self::tcp`], for datagrams: UDP targets only.
+    pub fn udp(&self, host: &str) -> Option<&Route> {
+        let host = self.exact(host)?;
+        host.other("/", Class::Udp).or_else(|| host.other("", Class::Udp)).map(|route| &**route)
+    }
+
+    /// The ports that are named by hosts of TCP routes, `:1234` and `10.0.0.1:1234`: where somebody expects to be served.
+    pub fn tcp_ports(&self) -> BTreeSet<u16> {
+        let hosts = self.hosts.iter().filter_map(|host| Some((own_port(&host.key)?, host)));
+        let tcp = |host: &Host| ["", "/"].into_iter().any(|path| host.other(path, Class::Tcp).is_some());
+        hosts.filter(|(_, host)| tcp(host)).map(|(port, _)| port).collect()
+    }
+
+    fn exact(&self, host: &str) -> Option<&Host> {
         let mut buffer = [0; 256];
         let host = match buffer.get_mut(..host.len()) {
             Some(lower) if host.is_ascii() => {
@@ -46,9 +67,7 @@ impl Table {
             }
             _ => self.hosts.get(host.to_lowercase().as_bytes())?,
         };
-        let route = host.other("/", Class::Tcp).or_else(|| host.other("", Class::Tcp));
-        let any = || host.other("", Class::Http).filter(|_| matches!(*host.kind, Kind::Port));
-        route.or_else(any).map(|route| &**route)
+        Some(host)
     }
 
     /// All routes: hosts ascending (the empty one first), paths descending. The order of `/api/routes`.
@@ -151,6 +170,16 @@ impl Patterns {
             _ => set_in_order(&mut self.general, host, present),
         }
     }
+}
+
+/// The port of a host that is nothing but a port, or an IP address with a port.
+fn own_port(host: &str) -> Option<u16> {
+    let port = match host.strip_prefix(':') {
+        Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => port.parse().ok()?,
+        Some(_) => return None,
+        None => host.parse::<SocketAddr>().ok()?.port(),
+    };
+    (port != 0).then_some(port)
 }
 
 fn set_in_order(hosts: &mut Vec<Arc<Host>>, host: &Arc<Host>, present: bool) {

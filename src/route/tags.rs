@@ -55,11 +55,16 @@ impl Reader<'_> {
         for token in rest.split_whitespace() {
             let (key, value) = options::pair(token);
             match (key.as_str(), value.as_str()) {
-                ("proto", value @ ("tcp" | "https" | "grpc" | "grpcs")) => {
+                ("proto", value @ ("tcp" | "tcps" | "udp" | "https" | "grpc" | "grpcs")) => {
                     if let Some(reason) = pending::reason("proto", value) {
                         return Err(reason.to_owned());
                     }
-                    scheme = if value == "tcp" { Scheme::Tcp } else { Scheme::Https };
+                    scheme = match value {
+                        "tcp" => Scheme::Tcp,
+                        "tcps" => Scheme::Tcps,
+                        "udp" => Scheme::Udp,
+                        _ => Scheme::Https,
+                    };
                     redirect = None;
                 }
                 ("weight", "") if token.contains('=') => weight = Weight::Automatic,

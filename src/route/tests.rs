@@ -11,6 +11,7 @@ mod language;
 mod lookup;
 mod model;
 mod redirects;
+mod reports;
 mod tags;
 mod text_forms;
 

@@ -1,6 +1,19 @@
-//! Talking to targets: state that outlives a table, choosing, connecting, pooling.
+//! Talking to targets: state that outlives a table, connecting, keeping connections, exchanging a request for a response.
+
+mod connect;
+mod directory;
+mod error;
+mod exchange;
+mod pool;
+mod tls;
 
 use std::time::Duration;
+
+pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
+pub use error::{Error, Side};
+pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Upgraded};
+pub use pool::Pools;
+pub use tls::prepare;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -14,4 +27,8 @@ pub struct Config {
     pub idle_timeout: Duration,
     /// `proxy.maxconn`: idle connections kept per target.
     pub max_idle: usize,
+    /// Header lines in one response head.
+    pub max_headers: usize,
+    /// Bytes in one response head.
+    pub max_header_size: usize,
 }

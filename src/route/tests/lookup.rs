@@ -476,3 +476,31 @@ fn iprefix_and_glob_order_is_by_the_written_path() {
     let order: Vec<&str> = find(&table, "h", false, "/ab").iter().map(|r| &*r.targets[0].service).collect();
     assert_eq!(order, ["d", "c", "a", "e", "b"]);
 }
+
+#[test]
+fn tcp_tcps_and_udp_are_looked_up_exactly_and_apart() {
+    let table = table(
+        "route add a :53 tcp://10.0.0.1:53
+        route add b :53 udp://10.0.0.2:53
+        route add c :80 http://10.0.0.3:80
+        route add d 127.0.0.1:1234 tcps://10.0.0.4:1
+        route add e [::1]:1235 tcp://10.0.0.4:1
+        route add f h.test/ http://10.0.0.5:80
+        route add g h.test/ tcp://10.0.0.6:443
+        route add h *.test/ tcp://10.0.0.7:443
+        route add i h.test:1236 tcp://10.0.0.8:1",
+    );
+    let service = |route: Option<&Route>| route.map_or("none".to_owned(), |route| route.targets[0].service.to_string());
+    for (key, tcp, udp) in [
+        (":53", "a", "b"),
+        (":80", "c", "none"),
+        ("127.0.0.1:1234", "d", "none"),
+        ("H.Test", "g", "none"),
+        ("x.test", "none", "none"),
+        ("", "none", "none"),
+    ] {
+        assert_eq!((service(table.tcp(key)), service(table.udp(key))), (tcp.into(), udp.into()), "{key}");
+    }
+    assert_eq!(served_by(&table, "h.test", "/"), "f");
+    assert_eq!(table.tcp_ports().into_iter().collect::<Vec<_>>(), [53, 1234, 1235]);
+}

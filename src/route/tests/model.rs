@@ -95,7 +95,7 @@ fn model(
 const HOST: &str = "(\\*|\\*\\.|\\?|)(a|b|ab|1|)(\\.|)(a|b|\\*|)(\\.c|)(:80|:443|:8|)";
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(250))]
     #[test]
     fn agrees_with_the_model(
         sources in prop::collection::vec((HOST, "/[abAB/*?]{0,4}"), 1..24),

@@ -107,6 +107,11 @@ fn escapes_are_kept() {
     let path = path::Cleaned { raw: "/%2f/".into(), decoded: b"///"[..].into() };
     let location = target.options.redirect.as_ref().unwrap().location(target, "foo.com", &path, Some("aaa=1"));
     assert_eq!(location, "http://bar.com/%2f/?aaa=1");
+    // Nor can an uncleaned path name another host where there is none.
+    let relative = super::table("route add r / https://$host$path opts \"redirect=301\"");
+    let target = &relative.routes().next().unwrap().targets[0];
+    let path = path::Cleaned { raw: "//evil.org/x".into(), decoded: b"//evil.org/x"[..].into() };
+    assert_eq!(target.options.redirect.as_ref().unwrap().location(target, "", &path, None), "/evil.org/x");
 }
 
 #[test]
@@ -125,6 +130,8 @@ fn hosts_queries_and_fragments() {
         ("https://h/#/app", "foo.com", "/x?a", "https://h/#/app"),
         ("https://h/$path.html", "foo.com", "/x", "https://h/x.html"),
         ("https://u:p@h", "foo.com", "/x", "https://h/"),
+        ("https://bücher.$host.ö/", "foo.com", "/x", "https://b%C3%BCcher.foo.com.%C3%B6/"),
+        ("https://bücher/", "foo.com", "/x", "https://b%C3%BCcher/"),
         ("https://x.example.com/?a=1,2", "foo.com", "/", "https://x.example.com/?a=1,2"),
         // Without a host to put in there is no absolute URL.
         ("https://$host$path", "", "/x?y", "/x?y"),

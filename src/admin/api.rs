@@ -1,0 +1,157 @@
+//! The read-only part of the API.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::answer::{Answer, error, text};
+use super::json::{self, Object, array};
+use super::target::has;
+use super::{Health, State};
+use crate::route::{Origin, Reject, Route, Snapshot, Table, Target};
+
+pub(super) fn config(state: &State, query: Option<&str>) -> Answer {
+    json_answer(query, json::escape_html(&state.views.config_json))
+}
+
+pub(super) async fn routes(state: &State, query: Option<&str>) -> Answer {
+    let snapshot = state.views.table.load_full();
+    let (content_type, body) = if has(query, "raw") {
+        // Without a charset, as fabio.
+        ("text/plain", aside(move || format!("{}\n", snapshot.table.listing())).await)
+    } else {
+        let compact = state.routes.lock().await.of(snapshot).await;
+        let wanted = match compact {
+            Some(compact) if has(query, "pretty") => {
+                aside(move || json::pretty(&String::from_utf8_lossy(&compact))).await
+            }
+            compact => compact,
+        };
+        (JSON, wanted)
+    };
+    match body {
+        Some(body) => text(content_type, body),
+        None => error(StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
+    }
+}
+
+/// Puts a large table into words where nobody else waits. `None`: that panicked.
+async fn aside(work: impl FnOnce() -> String + Send + 'static) -> Option<Bytes> {
+    tokio::task::spawn_blocking(work).await.ok().map(Bytes::from)
+}
+
+/// The routes of one table in JSON.
+#[derive(Default)]
+pub(super) struct RoutesCache {
+    /// Weak: an old table must not live on because somebody once looked at it.
+    table: Weak<Snapshot>,
+    json: Bytes,
+}
+
+impl RoutesCache {
+    async fn of(&mut self, snapshot: Arc<Snapshot>) -> Option<Bytes> {
+        if self.table.upgrade().is_none_or(|known| !Arc::ptr_eq(&known, &snapshot)) {
+            let table = Arc::downgrade(&snapshot);
+            self.json = aside(move || routes_json(&snapshot.table)).await?;
+            self.table = table;
+        }
+        Some(self.json.clone())
+    }
+}
+
+fn routes_json(table: &Table) -> String {
+    let mut out = String::new();
+    let rows = table.routes().flat_map(|route| route.targets.iter().map(move |target| (route, target)));
+    array(&mut out, rows, |out, (route, target)| row(out, route, target));
+    out
+}
+
+fn row(out: &mut String, route: &Route, target: &Target) {
+    let mut object = Object::new(out);
+    object
+        .text("service", &target.service)
+        .text("host", &route.host)
+        .text("path", &route.path)
+        .text("src", &format!("{}{}", route.host, route.path))
+        .text("dst", &target.destination.text)
+        .text("opts", &target.options.text())
+        .text("cmd", "route add");
+    if !target.tags.is_empty() {
+        object.texts("tags", target.tags.iter());
+    }
+    // The last two have always been 0.
+    object.number("weight", target.share).number("rate1", 0.0).number("pct99", 0.0).end();
+}
+
+/// What could not be used, with its place and its reason.
+pub(super) fn rejects(state: &State, query: Option<&str>) -> Answer {
+    let mut out = String::new();
+    array(&mut out, (state.views.rejects)(), |out, reject| reject_json(out, &reject));
+    json_answer(query, out)
+}
+
+fn reject_json(out: &mut String, reject: &Reject) {
+    let mut object = Object::new(out);
+    match &reject.origin {
+        Origin::Tag { service, instance, tag } => {
+            object.text("origin", "tag").text("service", service).text("instance", instance).text("tag", tag)
+        }
+        Origin::Key { key, line } => object.text("origin", "key").text("key", key).number("line", f64::from(*line)),
+        Origin::File { path, line } => {
+            object.text("origin", "file").text("file", path).number("line", f64::from(*line))
+        }
+        Origin::Static { line } => object.text("origin", "static").number("line", f64::from(*line)),
+        Origin::Custom { index } => object.text("origin", "custom").number("index", f64::from(*index)),
+    };
+    object.text("text", &reject.text).text("reason", &reject.reason).end();
+}
+
+/// Sources, age and size of the table, recent changes.
+pub(super) fn status(state: &State, query: Option<&str>) -> Answer {
+    let status = (state.views.status)();
+    let (routes, targets) = state.views.table.load().table.size();
+    let mut out = String::new();
+    let mut object = Object::new(&mut out);
+    object.text("version", state.views.version);
+    match (state.views.health)() {
+        Health::Ready => object.flag("ready", true),
+        Health::Unready(reason) => object.flag("ready", false).text("reason", &reason),
+    };
+
+    let mut table = Object::new(object.key("table"));
+    table.number("routes", routes as f64).number("targets", targets as f64);
+    seconds(&mut table, "age", status.table_age);
+    seconds(&mut table, "lag", status.lag);
+    table.end();
+
+    array(object.key("sources"), status.sources, |out, source| {
+        let mut object = Object::new(out);
+        object.text("name", &source.name).flag("up", source.error.is_none() && source.age.is_some());
+        seconds(&mut object, "age", source.age);
+        if let Some(error) = &source.error {
+            object.text("error", error);
+        }
+        object.end();
+    });
+    array(object.key("changes"), status.changes, |out, change| {
+        let at = change.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut object = Object::new(out);
+        seconds(&mut object, "at", Some(at));
+        object.texts("lines", &change.lines).end();
+    });
+    object.end();
+    json_answer(query, out)
+}
+
+/// To the millisecond; `null` if there is none.
+fn seconds(object: &mut Object<'_>, key: &str, value: Option<Duration>) {
+    object.number(key, value.map_or(f64::NAN, |value| (value.as_secs_f64() * 1e3).round() / 1e3));
+}
+
+pub(super) fn json_answer(query: Option<&str>, compact: String) -> Answer {
+    if has(query, "pretty") { text(JSON, json::pretty(&compact)) } else { text(JSON, compact) }
+}
+
+const JSON: &str = "application/json; charset=utf-8";

@@ -1,0 +1,88 @@
+//! What the admin part sees of the others. `app` fills it in.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::route::{LiveTable, Reject};
+
+/// Windows into the other parts. All of them answer at once, except [`Overrides`].
+pub struct Views {
+    pub table: Arc<LiveTable>,
+    /// Tags and lines that could not be used, as of now.
+    pub rejects: Arc<dyn Fn() -> Vec<Reject> + Send + Sync>,
+    pub status: Arc<dyn Fn() -> StatusView + Send + Sync>,
+    pub health: Arc<dyn Fn() -> Health + Send + Sync>,
+    /// `None`: the backend has no overrides.
+    pub overrides: Option<Arc<dyn Overrides>>,
+    /// `/api/config` as compact JSON, secrets masked.
+    pub config_json: Arc<str>,
+    pub version: &'static str,
+}
+
+/// What `/health` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    Ready,
+    /// Before the first table and while draining, with the reason.
+    Unready(String),
+}
+
+/// What `/api/status` says.
+#[derive(Clone, Debug, Default)]
+pub struct StatusView {
+    pub sources: Vec<SourceView>,
+    /// Since the table was published.
+    pub table_age: Option<Duration>,
+    /// From the news to the table that holds it, last time.
+    pub lag: Option<Duration>,
+    /// The last changes of the table, newest first.
+    pub changes: Vec<Change>,
+}
+
+/// A route source.
+#[derive(Clone, Debug, Default)]
+pub struct SourceView {
+    pub name: String,
+    /// Why its last read failed; `None`: it did not.
+    pub error: Option<String>,
+    /// Since its last answer; `None`: it has not answered yet.
+    pub age: Option<Duration>,
+}
+
+/// A change of the table.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub at: SystemTime,
+    /// `- old` and `+ new`
+    pub lines: Vec<String>,
+}
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The override texts in the KV store. A suffix is what follows the configured key: empty, or with a leading slash.
+pub trait Overrides: Send + Sync {
+    /// The suffixes of all keys there are.
+    fn paths(&self) -> BoxFuture<'_, Result<Vec<String>, BoxError>>;
+
+    fn read<'a>(&'a self, suffix: &'a str) -> BoxFuture<'a, Result<Override, BoxError>>;
+
+    /// Creates the key if it does not exist, else replaces it if it has this version.
+    fn write<'a>(&'a self, suffix: &'a str, value: &'a str, version: u64) -> BoxFuture<'a, Result<Written, BoxError>>;
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Override {
+    /// Trimmed; empty if there is no such key.
+    pub value: String,
+    pub version: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    Done,
+    /// The key is not at that version, or exists already.
+    Conflict,
+}

@@ -1,0 +1,181 @@
+//! What happens to a connection between accepting it and its protocol: PROXY header, TLS.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+
+use crate::cert::{self, Demand};
+use crate::listen::tls::{AcceptError, Acceptor, Clients, handshake_limit};
+use crate::listen::{self, Proto};
+use crate::net::proxy_protocol::{self, Header, Reader};
+use crate::net::{Peer, Rewind, Stream};
+use crate::proxy::{http, tcp};
+
+/// The outer side of one listener.
+pub(super) struct Edge {
+    config: listen::Config,
+    tls: Option<Arc<Acceptor>>,
+}
+
+/// A connection whose client is known, and nothing else of it.
+pub(super) struct Arrived {
+    pub(super) stream: Rewind<TcpStream>,
+    pub(super) peer: Peer,
+    /// Our end of the socket, whatever a PROXY header says.
+    pub(super) bound: SocketAddr,
+}
+
+/// Certificate sources by name.
+pub(super) type Sources = HashMap<String, Arc<cert::Source>>;
+
+impl Edge {
+    /// Fails if the settings of the listener leave no TLS that could be spoken.
+    pub(super) fn new(config: listen::Config, sources: &Sources) -> anyhow::Result<Self> {
+        let source = config.cert_source.as_ref().and_then(|name| sources.get(name));
+        let tls = match (&config.cert_source, source) {
+            (None, _) => None,
+            // Never served in the clear what was meant to be encrypted.
+            (Some(name), None) => anyhow::bail!("listener {}: there is no certificate source {name:?}", config.addr),
+            (Some(_), Some(source)) => {
+                let clients = source.authorities().map(|authorities| Clients { authorities, demand: Demand::Required });
+                let (acceptor, warnings) = Acceptor::new(&config, source.store(), clients, alpn(config.proto))
+                    .map_err(|error| anyhow::anyhow!("listener {}: {error}", config.addr))?;
+                for warning in warnings {
+                    tracing::warn!("listener {}: {warning}", config.addr);
+                }
+                Some(acceptor)
+            }
+        };
+        Ok(Self { config, tls })
+    }
+
+    pub(super) fn http_listener(&self) -> http::Listener {
+        let config = &self.config;
+        http::Listener {
+            read_timeout: config.read_timeout,
+            write_timeout: config.write_timeout,
+            idle_timeout: if config.idle_timeout.is_zero() { config.read_timeout } else { config.idle_timeout },
+            half_close: config.half_close,
+            misdirected: self.tls.clone().map(|tls| -> http::Misdirected {
+                Rc::new(move |server_name, authority| tls.store().is_misdirected(server_name, authority))
+            }),
+        }
+    }
+
+    pub(super) fn publish_handshakes(&self) {
+        if let Some(tls) = &self.tls {
+            tls.counts().publish(&self.config.addr);
+        }
+    }
+
+    pub(super) fn tcp_listener(&self) -> tcp::Listener {
+        let config = &self.config;
+        tcp::Listener {
+            family: match config.proto {
+                Proto::TcpSni | Proto::HttpsTcpSni => tcp::Family::ServerName,
+                _ => tcp::Family::Port,
+            },
+            idle_timeout: config.read_timeout,
+            write_timeout: config.write_timeout,
+        }
+    }
+
+    pub(super) fn proto(&self) -> Proto {
+        self.config.proto
+    }
+
+    /// Of the TCP family, `https+tcp+sni` among it.
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self.config.proto, Proto::Tcp | Proto::TcpSni | Proto::TcpDynamic | Proto::HttpsTcpSni)
+    }
+
+    /// TLS ends here.
+    pub(super) fn ends_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// For a handshake, or its first message.
+    pub(super) fn handshake_limit(&self) -> Duration {
+        handshake_limit(&self.config)
+    }
+
+    /// `None`: the connection was closed here, and why was said where somebody looks for it.
+    pub(super) async fn admit(&self, stream: TcpStream, remote: SocketAddr) -> Option<(Stream, Peer)> {
+        let arrived = self.introduce(stream, remote).await?;
+        self.secure(arrived.stream, arrived.peer).await
+    }
+
+    /// Finds out who the client is. `None` as in [`Self::admit`].
+    pub(super) async fn introduce(&self, mut stream: TcpStream, remote: SocketAddr) -> Option<Arrived> {
+        let bound = stream.local_addr().ok()?;
+        let mut peer = Peer { remote, local: bound, tls: None };
+        let mut read = Bytes::new();
+        if self.config.proxy_protocol && self.is_trusted(remote) {
+            match read_header(&mut stream, self.config.proxy_header_timeout).await {
+                Ok(Header::Proxied { source, destination }) => {
+                    peer.remote = source;
+                    peer.local = destination;
+                }
+                Ok(Header::Local | Header::Unknown | Header::Unix) => {}
+                Ok(Header::Absent { read: begun }) => read = begun,
+                Err(error) => {
+                    tracing::debug!("{remote}: PROXY header: {error}");
+                    return None;
+                }
+            }
+        }
+        Some(Arrived { stream: Rewind::new(read, stream), peer, bound })
+    }
+
+    /// Ends TLS, if this listener does. `None` as in [`Self::admit`].
+    pub(super) async fn secure(&self, stream: Rewind<TcpStream>, mut peer: Peer) -> Option<(Stream, Peer)> {
+        let Some(tls) = &self.tls else {
+            let stream = if stream.is_spent() { Stream::Plain(stream.into_parts().1) } else { Stream::Rewound(stream) };
+            return Some((stream, peer));
+        };
+        match tls.accept(stream, peer.local.ip(), self.handshake_limit()).await {
+            Ok((stream, info)) => {
+                peer.tls = Some(Arc::new(info));
+                Some((Stream::Server(Box::new(stream)), peer))
+            }
+            Err(error) => {
+                say(&error, peer.remote);
+                None
+            }
+        }
+    }
+
+    fn is_trusted(&self, remote: SocketAddr) -> bool {
+        let networks = &self.config.proxy_trusted;
+        let address = remote.ip().to_canonical();
+        networks.is_empty() || networks.iter().any(|network| network.contains(&address))
+    }
+}
+
+/// Somebody who sends nothing in time sends no header.
+async fn read_header(stream: &mut TcpStream, limit: Duration) -> Result<Header, proxy_protocol::Error> {
+    let mut reader = Reader::default();
+    match tokio::time::timeout(limit, reader.read(stream)).await {
+        Ok(header) => header,
+        Err(_) => reader.give_up(),
+    }
+}
+
+/// Port scanners and broken clients are no reason to fill the log.
+fn say(error: &AcceptError, remote: SocketAddr) {
+    tracing::debug!("{remote}: TLS handshake: {error}");
+}
+
+/// What is spoken on a TCP listener is between client and target.
+fn alpn(proto: Proto) -> &'static [&'static [u8]] {
+    match proto {
+        Proto::Tcp | Proto::TcpDynamic => &[],
+        Proto::Grpcs => &[b"h2"],
+        _ => &[b"h2", b"http/1.1"],
+    }
+}

@@ -1,0 +1,194 @@
+use super::*;
+
+#[test]
+fn mistakes_in_flags_end_with_2_and_the_usage() {
+    for (arguments, want) in [
+        (&["-no.such.flag", "x"][..], "flag provided but not defined: -no.such.flag\nUsage of ferrio:\n"),
+        (&["-proxy.maxconn", "x"], "invalid value \"x\" for flag -proxy.maxconn: parse error"),
+        (&["-proxy.dialtimeout", "5"], "invalid value \"5\" for flag -proxy.dialtimeout: parse error"),
+        (&["-insecure=maybe"], "invalid boolean value \"maybe\" for -insecure: parse error"),
+        (&["-proxy.addr"], "flag needs an argument: -proxy.addr\nUsage"),
+        (&["-tracing.SpanName", "x"], "flag provided but not defined: -tracing.SpanName"),
+        (&["devv"], "unknown subcommand \"devv\"; there are: dev. Did you mean dev?"),
+    ] {
+        let failure = refused(arguments);
+        assert_eq!(failure.code, 2, "{arguments:?}");
+        assert!(failure.message.starts_with(want), "{}", failure.message);
+    }
+    let missing = refused(&["-cfg"]);
+    assert_eq!(missing.code, 1);
+    assert!(missing.message.contains("invalid or missing path to config file"));
+}
+
+/// Key, value and what must be said about it.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("proxy.strategy", "random", "invalid proxy.strategy: random"),
+    ("proxy.strategy", "rr ", "invalid proxy.strategy: rr "),
+    ("proxy.matcher", "regex", "invalid proxy.matcher: regex"),
+    ("ui.access", "none", "invalid ui.access: none"),
+    ("proxy.noroutestatus", "10", "proxy.noroutestatus must be between 100 and 999"),
+    ("proxy.noroutestatus", "1000", "proxy.noroutestatus must be between 100 and 999"),
+    (
+        "registry.consul.allowStale",
+        "true",
+        "registry.consul.allowStale and registry.consul.requireConsistent cannot both be true",
+    ),
+    ("proxy.gzip.contenttype", "^.*+json$", "invalid expression for content types: error parsing regexp"),
+    ("proxy.addr", ":5555;cs=foo", "unknown certificate source \"foo\""),
+    ("proxy.addr", ":5555;proto=foo", "unknown protocol \"foo\""),
+    ("proxy.addr", ":80;proto=http , :443", "unknown protocol \"http \""),
+    ("proxy.addr", ":5555;proto=https", "proto 'https' requires cert source"),
+    ("proxy.addr", ":5555;proto=grpcs", "proto 'grpcs' requires cert source"),
+    ("proxy.addr", "proto=http", "need listening host:port"),
+    ("proxy.addr", "9999", "need listening host:port"),
+    ("proxy.addr", ":99999", "a port is at most 65535"),
+    ("proxy.addr", "::1:80", "stands in brackets"),
+    ("proxy.addr", "[::x]:80", "no IPv6 address"),
+    ("proxy.addr", ":80;addr=:81", "two addresses for one listener"),
+    ("proxy.addr", "{{ GetInterfaceIP \"none\" }}:80", "unable to parse template"),
+    ("proxy.addr", ":80;rt=3", "rt: time: missing unit in duration \"3\""),
+    ("proxy.addr", ":80;wt=", "wt: time: invalid duration \"\""),
+    ("proxy.addr", ":80;it=x", "it: time: invalid duration \"x\""),
+    ("proxy.addr", ":80;pxytimeout=1d", "pxytimeout: time: unknown unit \"d\""),
+    ("proxy.addr", ":80;refresh=3", "refresh: time: missing unit"),
+    ("proxy.addr", ":80;tlsmin=ssl30", "strconv.ParseUint: parsing \"ssl30\": invalid syntax"),
+    ("proxy.addr", ":80;tlsmax=tls99", "strconv.ParseUint: parsing \"tls99\": invalid syntax"),
+    ("proxy.addr", ":80;tlsciphers=\"NO_SUCH,0x1\"", "strconv.ParseUint: parsing \"NO_SUCH\": invalid syntax"),
+    ("proxy.addr", ":80;tlsciphers=", "strconv.ParseUint: parsing \"\": invalid syntax"),
+    ("proxy.addr", ":80;pxytrusted=\"10.0.0.0/8,x\"", "pxytrusted: \"x\" is no network"),
+    ("proxy.addr", ":80;pxytrusted=", "pxytrusted: no network"),
+    ("proxy.addr", ":80;strictmatch", "option strictmatch has no value"),
+    ("proxy.addr", ":80;a=b;c;d=e", "unexpected ;"),
+    ("proxy.addr", ":80;tlsciphers=\"x", "unbalanced quotes"),
+    ("proxy.addr", ":443;cert.pem;key.pem", "unexpected ;"),
+    ("ui.addr", ":1,:2", "ui.addr must contain only one listener"),
+    ("ui.addr", ",", "ui.addr must contain only one listener"),
+    ("ui.addr", ":x y", "need listening host:port"),
+    ("proxy.cs", "type=file;cert=x", "missing 'cs' in map[cert:x type:file]"),
+    ("proxy.cs", "cs=a;type=file", "missing 'cert' in map[cs:a type:file]"),
+    ("proxy.cs", "cs=a;type=path;path=/x", "missing 'cert' in map[cs:a path:/x type:path]"),
+    ("proxy.cs", "cs=a;cert=x", "missing 'type' in map[cert:x cs:a]"),
+    ("proxy.cs", "cs=a;type=foo;cert=x", "unknown cert source type foo"),
+    ("proxy.cs", "cs=a;type=http;cert=x;hdr=a:b", "invalid header a:b"),
+    ("proxy.cs", "cs=a;type=http;cert=x;refresh=3", "refresh: time: missing unit"),
+    ("proxy.auth", "type=basic;file=x", "missing 'name' in auth"),
+    ("proxy.auth", "name=a;file=x", "missing 'type' in auth 'a'"),
+    ("proxy.auth", "name=a;type=foo;file=x", "unknown auth type 'foo'"),
+    ("proxy.auth", "name=a;type=basic", "missing 'file' in auth 'a'"),
+    ("proxy.auth", "name=a;type=basic;file=x;refresh=1", "refresh: time: missing unit"),
+    ("proxy.localip", "{{ nope }}", "failed to parse local ip: unable to parse template"),
+    ("proxy.trusted", "10.0.0.0/8,me", "\"me\" is no network"),
+    ("proxy.header.tls", "a b", "not a header name"),
+    ("proxy.header.sts.maxage", "99999999999", "proxy.header.sts.maxage"),
+    ("proxy.maxheaders", "0", "proxy.maxheaders must be between 1 and 65536"),
+    ("proxy.maxconn", "-1", "proxy.maxconn must not be negative"),
+    ("proxy.dialtimeout", "-1s", "proxy.dialtimeout must not be negative"),
+    ("metrics.target", "nosuch", "invalid metrics backend nosuch"),
+    ("metrics.target", "prometheus,promotheus", "invalid metrics backend promotheus; did you mean prometheus?"),
+    ("metrics.target", "statsd", "statsd support has been removed in favor of statsd_raw"),
+    ("metrics.prefix", "{{nope", "metrics: invalid Prefix template: unclosed action"),
+    ("metrics.prometheus.path", "metrics", "must begin with /"),
+    ("metrics.prometheus.buckets", "1,1", "must increase"),
+    ("registry.backend", "zookeeper", "Unknown registry backend zookeeper"),
+    ("registry.consul.addr", "", "no address of a Consul agent"),
+    ("registry.consul.addr", "unix://run/consul", "whole path"),
+    ("registry.consul.register.addr", "{{ nope }}", "failed to consul service address: unable to parse template"),
+    ("registry.consul.register.addr", "", "write host:port"),
+    ("profile.mode", "x", "invalid profile.mode: x"),
+    ("bgp.peers", "address=1.2.3.4;port=x", "strconv.ParseUint: parsing \"x\": invalid syntax"),
+    ("bgp.peers", "address=1.2.3.4;asn=-1", "strconv.ParseUint: parsing \"-1\": invalid syntax"),
+    ("bgp.peers", "address=1.2.3.4;multihop=x", "strconv.ParseBool: parsing \"x\": invalid syntax"),
+];
+
+#[test]
+fn every_mistake_is_refused_with_key_value_source_and_reason() {
+    for (key, value, want) in REFUSED {
+        let variable = format!("FABIO_{}", key.replace('.', "_"));
+        let failure = Input { variables: vec![(&variable, value)], ..Input::default() }.load().unwrap_err();
+        let message = &failure.message;
+        assert_eq!(failure.code, 1, "{key}={value}");
+        assert!(message.contains(want), "{key}={value}: {message}");
+        assert!(message.contains(&format!("(environment variable {variable})")), "{key}={value}: {message}");
+        assert_eq!(message.lines().count(), 1, "{key}={value}: {message}");
+    }
+}
+
+#[test]
+fn a_certificate_source_does_not_fit_every_protocol() {
+    for proto in ["http", "tcp+sni", "grpc"] {
+        let addr = format!(":5555;cs=a;proto={proto}");
+        let failure = refused(&["-proxy.addr", &addr, "-proxy.cs", "cs=a;type=file;cert=/none.pem"]);
+        assert!(failure.message.contains(
+            "cert source requires proto 'https', 'tcp', 'tcp-dynamic', 'https+tcp+sni', 'prometheus', or 'grpcs'"
+        ));
+    }
+}
+
+#[test]
+fn all_mistakes_are_said_at_once_and_numbers_in_a_file_with_their_line() {
+    let text = "proxy.maxconn = many\nproxy.dialtimeout = abc\n\nproxy.responseheadertimeout = 5\nproxy.addr = :80;proto=foo;rt=3, :81;cs=x\n";
+    let input =
+        Input { arguments: vec!["-proxy.strategy", "x"], variables: vec![("UI_ACCESS", "y")], file: Some(text) };
+    let message = input.load().unwrap_err().message;
+    for want in [
+        "8 mistakes",
+        ".properties:1): not a number",
+        ".properties:2): time: invalid duration \"abc\"",
+        ".properties:4): time: missing unit in duration \"5\"",
+        ".properties:5): listener 1: unknown protocol \"foo\"",
+        "listener 1: rt: time: missing unit",
+        "listener 2: unknown certificate source \"x\"",
+        "(flag -proxy.strategy): invalid proxy.strategy: x; write rnd or rr",
+        "(environment variable UI_ACCESS): invalid ui.access: y",
+    ] {
+        assert!(message.contains(want), "{want}: {message}");
+    }
+}
+
+#[test]
+fn a_file_that_is_missing_or_broken_is_named() {
+    let failure = refused(&["-cfg", "/none/none.properties"]);
+    assert_eq!(failure.code, 1);
+    assert!(failure.message.ends_with("open /none/none.properties: no such file or directory"), "{}", failure.message);
+    for text in [
+        "= no key\n",
+        "ui.title = ${open\n",
+        "ui.title = ${ui.color}\nui.color = ${ui.title}\n",
+        "ui.title = \\u00zz\n",
+    ] {
+        let failure = Input { file: Some(text), ..Input::default() }.load().unwrap_err();
+        assert_eq!(failure.code, 1);
+        assert!(failure.message.contains("properties: Line 1"), "{}", failure.message);
+    }
+}
+
+/// What would be ignored in silence is refused as long as it is not built.
+#[test]
+fn what_is_not_built_refuses_to_start() {
+    let asks = |key: &str| match key {
+        "proxy.auth" => "name=a;type=basic;file=x",
+        "proxy.gzip.contenttype" => "^text/",
+        _ => "true",
+    };
+    for spec in OPTIONS.iter().filter(|spec| matches!(spec.status, Status::Pending(_))) {
+        let failure = refused(&[&format!("-{}={}", spec.key, asks(spec.key))]);
+        assert!(failure.message.contains("not built yet") && failure.code == 1, "{}", failure.message);
+        flags(&[&format!("-{}={}", spec.key, spec.default)]);
+    }
+    for proto in pending::PROTOS.iter().filter(|proto| **proto != "grpcs") {
+        let failure = refused(&["-proxy.addr", &format!(":1;proto={proto}")]);
+        assert!(failure.message.contains(&format!("proto={proto} is not built yet")), "{}", failure.message);
+        // The admin listener speaks HTTP whatever is written there.
+        flags(&["-ui.addr", &format!(":1;proto={proto}")]);
+    }
+    for kind in pending::CERT_TYPES {
+        let cs = format!("cs=a;type={kind};cert=x");
+        let failure = refused(&["-proxy.addr", ":1;cs=a", "-proxy.cs", &cs]);
+        assert!(failure.message.contains(&format!("type={kind} is not built yet")), "{}", failure.message);
+        flags(&["-proxy.cs", &cs]);
+    }
+    for target in pending::METRICS_TARGETS {
+        let failure = refused(&["-metrics.target", target]);
+        assert!(failure.message.contains(&format!("{target} is not built yet")), "{}", failure.message);
+    }
+}

@@ -1,0 +1,214 @@
+//! Every series name that ferrio exports, in one place.
+//!
+//! The first group are fabio's internal names; exporters derive theirs from them (see [`family`]). The second group are
+//! our own, recorded through the `metrics` facade by the control plane and exported as they stand here.
+
+/// Histogram {host, path, service, target}: requests and calls that went to a target.
+pub const ROUTE: &str = "route";
+/// Counter {host, path, service, target}: bytes from the target to the client, TCP family.
+pub const ROUTE_RX: &str = "route.rx";
+/// Counter {host, path, service, target}: bytes from the client to the target, TCP family.
+pub const ROUTE_TX: &str = "route.tx";
+/// Counter: requests and connections without a route.
+pub const NOT_FOUND: &str = "notfound";
+/// Histogram {service}: HTTP requests that went to a target.
+pub const REQUESTS: &str = "requests";
+/// Histogram {code, service}: the same by status.
+pub const HTTP_STATUS: &str = "http.status";
+/// Counter {code}: redirects that we answered.
+pub const HTTP_REDIRECT_COUNT: &str = "http.redirect.count";
+/// Gauge: open WebSocket connections.
+pub const WS_CONN: &str = "ws.conn";
+/// Counter: accepted connections of tcp and tcp-dynamic listeners.
+pub const TCP_CONN: &str = "tcp.conn";
+/// Counter: targets that could not be reached.
+pub const TCP_CONN_FAIL: &str = "tcp.connfail";
+/// Counter: connections without a route.
+pub const TCP_NO_ROUTE: &str = "tcp.noroute";
+/// As `tcp.conn`, for tcp+sni and https+tcp+sni listeners.
+pub const TCP_SNI_CONN: &str = "tcp_sni.conn";
+/// As `tcp.connfail`; also unreadable ClientHellos and those without a server name.
+pub const TCP_SNI_CONN_FAIL: &str = "tcp_sni.connfail";
+/// As `tcp.noroute`.
+pub const TCP_SNI_NO_ROUTE: &str = "tcp_sni.noroute";
+
+/// Counter {source}: failed reads of a route source.
+pub const REGISTRY_ERRORS: &str = "ferrio_registry_errors_total";
+/// Gauge {source}: 1 while a route source does not answer.
+pub const REGISTRY_FAILING: &str = "ferrio_registry_failing";
+/// Gauge: tags and lines that could not be used.
+pub const REGISTRY_REJECTS: &str = "ferrio_registry_rejects";
+/// Counter: published tables.
+pub const REGISTRY_UPDATES: &str = "ferrio_registry_updates_total";
+/// Gauge: seconds to build the last table.
+pub const REGISTRY_BUILD_SECONDS: &str = "ferrio_registry_build_seconds";
+/// Gauge: routes of the table.
+pub const REGISTRY_ROUTES: &str = "ferrio_registry_routes";
+/// Gauge: targets of the table.
+pub const REGISTRY_TARGETS: &str = "ferrio_registry_targets";
+/// Gauge {source, name}: end of validity of a certificate, seconds since 1970. NaN: not served any more.
+pub const CERT_NOT_AFTER: &str = "ferrio_cert_not_after_timestamp_seconds";
+/// Gauge {source}: certificates that are served.
+pub const CERT_CERTIFICATES: &str = "ferrio_cert_certificates";
+/// Gauge {source}: served certificates that are expired or not yet valid.
+pub const CERT_INVALID: &str = "ferrio_cert_invalid";
+/// Gauge {source}: pairs that cannot be used.
+pub const CERT_PROBLEMS: &str = "ferrio_cert_problems";
+/// Gauge {source}: 1 while the last read of a certificate source succeeded.
+pub const CERT_SOURCE_UP: &str = "ferrio_cert_source_up";
+/// Gauge {source}: seconds since a certificate source was read successfully.
+pub const CERT_SOURCE_AGE: &str = "ferrio_cert_source_age_seconds";
+/// Counter {source}: failed reads of a certificate source.
+pub const CERT_SOURCE_ERRORS: &str = "ferrio_cert_source_errors_total";
+/// Counter {listener, result}: TLS handshakes.
+pub const TLS_HANDSHAKES: &str = "ferrio_tls_handshakes_total";
+/// Counter {listener}: TLS sessions that were resumed.
+pub const TLS_RESUMED: &str = "ferrio_tls_resumed_total";
+/// Counter {listener, version, cipher}: successful TLS handshakes.
+pub const TLS_CIPHERS: &str = "ferrio_tls_ciphers_total";
+/// Counter: lines of the access log that were lost.
+pub const ACCESS_LOG_DROPPED: &str = "ferrio_access_log_dropped_total";
+/// Counter: observations that exporters that push could not keep up with.
+pub const OBSERVATIONS_DROPPED: &str = "ferrio_metrics_observations_dropped_total";
+/// Counter: targets that share a series because there are too many label sets.
+pub const SERIES_OVERFLOW: &str = "ferrio_metrics_series_overflow_total";
+
+/// What the facade needs to know about one of our own series.
+pub struct Own {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub help: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Our own series with their help texts.
+pub const OWN: &[Own] = &[
+    Own { name: REGISTRY_ERRORS, kind: Kind::Counter, help: "Failed reads of a route source." },
+    Own { name: REGISTRY_FAILING, kind: Kind::Gauge, help: "1 while the route source does not answer." },
+    Own { name: REGISTRY_REJECTS, kind: Kind::Gauge, help: "Route tags and override lines that could not be used." },
+    Own { name: REGISTRY_UPDATES, kind: Kind::Counter, help: "Published routing tables." },
+    Own { name: REGISTRY_BUILD_SECONDS, kind: Kind::Gauge, help: "Seconds to build the last routing table." },
+    Own { name: REGISTRY_ROUTES, kind: Kind::Gauge, help: "Routes of the table." },
+    Own { name: REGISTRY_TARGETS, kind: Kind::Gauge, help: "Targets of the table." },
+    Own { name: CERT_NOT_AFTER, kind: Kind::Gauge, help: "End of validity of a certificate, seconds since 1970." },
+    Own { name: CERT_CERTIFICATES, kind: Kind::Gauge, help: "Certificates that are served." },
+    Own { name: CERT_INVALID, kind: Kind::Gauge, help: "Served certificates that are expired or not yet valid." },
+    Own { name: CERT_PROBLEMS, kind: Kind::Gauge, help: "Certificate pairs that cannot be used." },
+    Own { name: CERT_SOURCE_UP, kind: Kind::Gauge, help: "1 while the last read of the certificate source succeeded." },
+    Own {
+        name: CERT_SOURCE_AGE,
+        kind: Kind::Gauge,
+        help: "Seconds since the certificate source was read successfully.",
+    },
+    Own { name: CERT_SOURCE_ERRORS, kind: Kind::Counter, help: "Failed reads of the certificate source." },
+    Own { name: TLS_HANDSHAKES, kind: Kind::Counter, help: "TLS handshakes." },
+    Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
+    Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },
+    Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, help: "Lines of the access log that were lost." },
+    Own { name: OBSERVATIONS_DROPPED, kind: Kind::Counter, help: "Observations that exporters that push have missed." },
+    Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
+];
+
+/// fabio's `clean`: empty becomes `_`; dots and colons become `_`; lower case.
+pub fn clean(text: &str) -> String {
+    if text.is_empty() {
+        return "_".into();
+    }
+    text.replace(['.', ':'], "_").to_lowercase()
+}
+
+/// The Prometheus name of a family: `clean(prefix)_[clean(subsystem)_]clean(name)`, made legal.
+pub fn family(prefix: &str, subsystem: &str, name: &str) -> String {
+    let mut joined = clean(prefix);
+    if !subsystem.is_empty() {
+        joined.push('_');
+        joined.push_str(&clean(subsystem));
+    }
+    joined.push('_');
+    joined.push_str(&clean(name));
+
+    let mut legal: String =
+        joined.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == ':' { c } else { '_' }).collect();
+    // A name may hold digits but not begin with one; container host names often do.
+    if legal.starts_with(|c: char| c.is_ascii_digit()) {
+        legal.insert(0, '_');
+    }
+    legal
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clean_is_fabios() {
+        for (text, want) in [
+            ("", "_"),
+            ("Test-001.Something.com", "test-001_something_com"),
+            ("a:b/c d", "a_b/c d"),
+            ("10.1.2.3:12345", "10_1_2_3_12345"),
+        ] {
+            assert_eq!(clean(text), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn families_are_legal_names() {
+        for (prefix, subsystem, name, want) in [
+            ("h.fabio", "", REQUESTS, "h_fabio_requests"),
+            ("h.fabio", "", HTTP_STATUS, "h_fabio_http_status"),
+            ("h.fabio", "", ROUTE_RX, "h_fabio_route_rx"),
+            ("h.fabio", "", TCP_SNI_CONN, "h_fabio_tcp_sni_conn"),
+            ("My.Pre:fix", "sub", REQUESTS, "my_pre_fix_sub_requests"),
+            ("my-host.lab", "", REQUESTS, "my_host_lab_requests"),
+            ("", "", REQUESTS, "__requests"),
+            ("9f3a-b.c", "", REQUESTS, "_9f3a_b_c_requests"),
+            ("b\u{e4}r \"x\"\n", "S/ub", NOT_FOUND, "b_r__x___s_ub_notfound"),
+        ] {
+            assert_eq!(family(prefix, subsystem, name), want, "{prefix:?} {subsystem:?} {name:?}");
+        }
+    }
+
+    #[test]
+    fn own_names_are_legal_and_unique() {
+        let mut seen = std::collections::BTreeSet::new();
+        for own in OWN {
+            assert!(seen.insert(own.name), "{} twice", own.name);
+            assert!(own.name.starts_with("ferrio_"), "{}", own.name);
+            assert_eq!(own.name.ends_with("_total"), own.kind == Kind::Counter, "{}", own.name);
+            assert!(!own.help.is_empty(), "{}", own.name);
+        }
+        assert!(seen.len() >= 10);
+    }
+
+    /// A name that stands somewhere else only would have no help, and nobody would find it.
+    #[test]
+    fn every_own_name_in_the_source_is_listed() {
+        let known: Vec<_> = OWN.iter().map(|own| own.name).collect();
+        let pattern = regex::Regex::new("\"(ferrio_[a-z0-9_]+)\"").unwrap();
+        let mut folders = vec![std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")];
+        let mut seen = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    for name in pattern.captures_iter(&text).filter_map(|found| found.get(1)) {
+                        seen += 1;
+                        assert!(known.contains(&name.as_str()), "{} in {}", name.as_str(), path.display());
+                    }
+                }
+            }
+        }
+        assert!(seen >= OWN.len(), "{seen}");
+    }
+}

@@ -1,0 +1,63 @@
+//! What moving bytes takes, lent while bytes move: buffers, and pipes for splice(2). An idle connection holds neither.
+
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// Of one worker. Never leaves its thread.
+#[derive(Default)]
+pub struct Supplies {
+    buffers: RefCell<Vec<Box<[u8]>>>,
+    pipes: RefCell<Vec<Pipe>>,
+}
+
+/// A pipe that is empty whenever it lies here.
+pub(super) struct Pipe {
+    pub(super) reader: OwnedFd,
+    pub(super) writer: OwnedFd,
+}
+
+impl Supplies {
+    /// A buffer of [`BUFFER`] bytes with anything in it.
+    pub(super) fn buffer(&self) -> Box<[u8]> {
+        self.buffers.borrow_mut().pop().unwrap_or_else(|| vec![0; BUFFER].into())
+    }
+
+    pub(super) fn return_buffer(&self, buffer: Box<[u8]>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffers.len() < KEPT {
+            buffers.push(buffer);
+        }
+    }
+
+    /// `None`: there are no more descriptors, or no more memory for pipes.
+    pub(super) fn pipe(&self) -> Option<Pipe> {
+        if let Some(pipe) = self.pipes.borrow_mut().pop() {
+            return Some(pipe);
+        }
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
+        Some(Pipe { reader, writer })
+    }
+
+    /// Only an empty one: what is in it would come out on somebody else's connection.
+    pub(super) fn return_pipe(&self, pipe: Pipe) {
+        let mut pipes = self.pipes.borrow_mut();
+        if pipes.len() < KEPT {
+            pipes.push(pipe);
+        }
+    }
+
+    /// Buffers and pipes that lie here.
+    #[cfg(test)]
+    pub(super) fn lying(&self) -> (usize, usize) {
+        (self.buffers.borrow().len(), self.pipes.borrow().len())
+    }
+}
+
+/// What a pipe holds, and what a fast connection has ready at once, is 64 kB; half of it costs a few more system calls and
+/// keeps what slow readers can hold small.
+pub(super) const BUFFER: usize = 32 * 1024;
+
+/// Bytes move within one turn of the worker's loop; only readers that do not keep up hold on to a buffer.
+const KEPT: usize = 32;

@@ -1,0 +1,143 @@
+//! Response bodies: our own, and those of targets with what has to happen at their end.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use super::compress::Coding;
+use super::packed::Packed;
+use super::record::Record;
+use crate::upstream::ResponseBody;
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a response to a client.
+pub(crate) struct Body {
+    kind: Kind,
+    /// Counts the request when the body is over, however it ends.
+    record: Option<Record>,
+    /// `wt` of the listener: the whole response must be out by then.
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// Called when the last byte was handed over.
+    done: Option<Box<dyn FnOnce()>>,
+}
+
+enum Kind {
+    Own(Bytes),
+    Target(Box<ResponseBody>),
+    Packed(Box<Packed<ResponseBody>>),
+}
+
+impl Body {
+    pub(crate) fn empty() -> Self {
+        Self::full(Bytes::new())
+    }
+
+    pub(crate) fn full(bytes: Bytes) -> Self {
+        Self { kind: Kind::Own(bytes), record: None, deadline: None, done: None }
+    }
+
+    pub(crate) fn target(body: ResponseBody) -> Self {
+        Self { kind: Kind::Target(Box::new(body)), record: None, deadline: None, done: None }
+    }
+
+    /// A target's body in a coding that its client accepts.
+    pub(crate) fn packed(body: ResponseBody, coding: Coding) -> std::io::Result<Self> {
+        let kind = Kind::Packed(Box::new(Packed::new(body, coding)?));
+        Ok(Self { kind, record: None, deadline: None, done: None })
+    }
+
+    pub(crate) fn with_record(mut self, record: Record) -> Self {
+        if http_body::Body::is_end_stream(&self) {
+            record.ended(true);
+        } else {
+            self.record = Some(record);
+        }
+        self
+    }
+
+    pub(crate) fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
+        self.deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline)));
+        self
+    }
+
+    /// `done` is also called when there is nothing to send at all.
+    pub(crate) fn on_done(mut self, done: impl FnOnce() + 'static) -> Self {
+        if http_body::Body::is_end_stream(&self) {
+            done();
+        } else {
+            self.done = Some(Box::new(done));
+        }
+        self
+    }
+
+    /// For the answer to HEAD: whatever there is to send, is not.
+    pub(crate) fn without_content(mut self) -> Self {
+        self.over(true);
+        Self::empty()
+    }
+
+    fn over(&mut self, whole: bool) {
+        if let Some(done) = self.done.take() {
+            done();
+        }
+        if let Some(record) = self.record.take() {
+            record.ended(whole);
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = self.get_mut();
+        let polled = match &mut this.kind {
+            Kind::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Kind::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Kind::Target(body) => Pin::new(&mut **body).poll_frame(cx).map_err(Error::from),
+            Kind::Packed(body) => body.poll(cx),
+        };
+        if polled.is_pending() {
+            if let Some(deadline) = &mut this.deadline
+                && deadline.as_mut().poll(cx).is_ready()
+            {
+                return Poll::Ready(Some(Err("the response took longer than the listener's wt".into())));
+            }
+            return Poll::Pending;
+        }
+        if let (Some(record), Poll::Ready(Some(Ok(frame)))) = (&mut this.record, &polled) {
+            match (frame.data_ref(), frame.trailers_ref()) {
+                (Some(data), _) => record.sent(data.len()),
+                (None, Some(trailers)) => record.fields(trailers),
+                (None, None) => {}
+            }
+        }
+        let failed = matches!(polled, Poll::Ready(Some(Err(_))));
+        if failed || http_body::Body::is_end_stream(this) || matches!(polled, Poll::Ready(None)) {
+            this.over(!failed);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Own(bytes) => bytes.is_empty(),
+            Kind::Target(body) => http_body::Body::is_end_stream(&**body),
+            Kind::Packed(body) => body.is_over(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Target(body) => http_body::Body::size_hint(&**body),
+            Kind::Packed(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! What a request says about its client, and what a response says about us.
+//!
+//! Header names are those of fabio, and so is the form of `Forwarded` (RFC 7239 would quote and separate differently).
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    STRICT_TRANSPORT_SECURITY, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{Method, Version};
+
+use crate::net::Peer;
+use crate::proxy::Config;
+
+/// Header rules with names parsed once.
+pub(crate) struct Rules {
+    local_ip: String,
+    client_ip: Option<HeaderName>,
+    tls: Option<(HeaderName, HeaderValue)>,
+    pub(crate) request_id: Option<HeaderName>,
+    sts: Option<HeaderValue>,
+    trusted: Option<Vec<ipnet::IpNet>>,
+}
+
+/// What the rules need to know about a request beside its headers.
+pub(crate) struct Facts<'a> {
+    pub(crate) peer: &'a Peer,
+    /// As the client sent it.
+    pub(crate) host: &'a str,
+    pub(crate) version: Version,
+    /// `strip` of the target.
+    pub(crate) strip: Option<&'a str>,
+}
+
+impl Rules {
+    pub(crate) fn new(config: &Config) -> Self {
+        let name = |text: &str| HeaderName::from_bytes(text.as_bytes()).ok();
+        // These two always carry the client's address in their own way.
+        let client_ip = name(&config.client_ip_header).filter(|name| *name != X_FORWARDED_FOR && *name != X_REAL_IP);
+        let mut sts = format!("max-age={}", config.sts.max_age);
+        if config.sts.subdomains {
+            sts.push_str("; includeSubdomains");
+        }
+        if config.sts.preload {
+            sts.push_str("; preload");
+        }
+        Self {
+            local_ip: config.local_ip.clone(),
+            client_ip,
+            tls: name(&config.tls_header)
+                .and_then(|name| Some((name, HeaderValue::from_str(&config.tls_header_value).ok()?))),
+            request_id: name(&config.request_id_header),
+            sts: (config.sts.max_age > 0).then(|| HeaderValue::from_str(&sts).expect("digits and words")),
+            trusted: config.trusted.clone(),
+        }
+    }
+
+    /// Forgets what a client that is not trusted says about those before it.
+    pub(crate) fn distrust(&self, headers: &mut HeaderMap, peer: &Peer) {
+        let Some(trusted) = &self.trusted else { return };
+        let address = peer.remote.ip().to_canonical();
+        if !trusted.iter().any(|network| network.contains(&address)) {
+            for name in [
+                &X_FORWARDED_FOR,
+                &X_FORWARDED_HOST,
+                &X_FORWARDED_PORT,
+                &X_FORWARDED_PROTO,
+                &X_FORWARDED_PREFIX,
+                &X_REAL_IP,
+                &FORWARDED,
+            ] {
+                headers.remove(name);
+            }
+        }
+    }
+
+    /// Says who the client is. Hop-by-hop headers must be gone already, or a client could have these removed by naming
+    /// them in `Connection`.
+    pub(crate) fn introduce(&self, headers: &mut HeaderMap, facts: &Facts<'_>) {
+        let ip = facts.peer.remote.ip().to_canonical();
+        let mut text = String::with_capacity(128);
+        let _ = write!(text, "{ip}");
+        let ip = value(&text);
+        let scheme = self.scheme(headers, facts.peer);
+
+        if let Some(name) = &self.client_ip {
+            headers.insert(name.clone(), ip.clone());
+        }
+        if is_empty(headers, &X_REAL_IP) {
+            headers.insert(X_REAL_IP, ip.clone());
+        }
+        let forwarded_for = match joined(headers, &X_FORWARDED_FOR) {
+            None => ip.clone(),
+            Some(mut list) => {
+                list.extend_from_slice(b", ");
+                list.extend_from_slice(ip.as_bytes());
+                HeaderValue::from_maybe_shared(bytes::Bytes::from(list)).expect("joined from valid values")
+            }
+        };
+        headers.insert(X_FORWARDED_FOR, forwarded_for);
+        self.extend_forwarded(headers, facts, &scheme, &mut text);
+        if is_empty(headers, &X_FORWARDED_PROTO) {
+            let proto = match scheme.as_ref() {
+                b"ws" => HeaderValue::from_static("http"),
+                b"wss" => HeaderValue::from_static("https"),
+                b"http" => HeaderValue::from_static("http"),
+                b"https" => HeaderValue::from_static("https"),
+                other => HeaderValue::from_bytes(other).expect("part of a valid value"),
+            };
+            headers.insert(X_FORWARDED_PROTO, proto);
+        }
+        if is_empty(headers, &X_FORWARDED_PORT) {
+            headers.insert(X_FORWARDED_PORT, port(facts.host, facts.peer.tls.is_some()));
+        }
+        if is_empty(headers, &X_FORWARDED_HOST)
+            && !facts.host.is_empty()
+            && let Ok(host) = HeaderValue::from_str(facts.host)
+        {
+            headers.insert(X_FORWARDED_HOST, host);
+        }
+        if let Some(strip) = facts.strip
+            && let Ok(prefix) = HeaderValue::from_str(strip)
+        {
+            headers.insert(X_FORWARDED_PREFIX, prefix);
+        }
+        if let Some((name, value)) = &self.tls {
+            if facts.peer.tls.is_some() {
+                headers.insert(name.clone(), value.clone());
+            } else {
+                headers.remove(name);
+            }
+        }
+    }
+
+    /// The scheme that the client used: what one of the two headers says, else what we see.
+    pub(crate) fn scheme(&self, headers: &HeaderMap, peer: &Peer) -> Cow<'static, [u8]> {
+        let proto = first(headers, &X_FORWARDED_PROTO).filter(|value| !value.is_empty());
+        let forwarded = first(headers, &FORWARDED).filter(|value| !value.is_empty());
+        match (proto, forwarded) {
+            (Some(proto), None) => return Cow::Owned(proto.to_vec()),
+            (None, Some(forwarded)) => {
+                if let Some(proto) = forwarded_proto(forwarded) {
+                    return Cow::Owned(proto.to_vec());
+                }
+            }
+            _ => {}
+        }
+        let websocket = first(headers, &UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
+        Cow::Borrowed(match (websocket, peer.tls.is_some()) {
+            (true, true) => b"wss",
+            (true, false) => b"ws",
+            (false, true) => b"https",
+            (false, false) => b"http",
+        })
+    }
+
+    fn extend_forwarded(&self, headers: &mut HeaderMap, facts: &Facts<'_>, scheme: &[u8], text: &mut String) {
+        let mut line: Vec<u8> = Vec::with_capacity(128);
+        match first(headers, &FORWARDED).filter(|value| !value.is_empty()) {
+            Some(given) => line.extend_from_slice(given),
+            None => {
+                line.extend_from_slice(b"for=");
+                line.extend_from_slice(text.as_bytes());
+                line.extend_from_slice(b"; proto=");
+                line.extend_from_slice(scheme);
+            }
+        }
+        if !self.local_ip.is_empty() {
+            line.extend_from_slice(b"; by=");
+            line.extend_from_slice(self.local_ip.as_bytes());
+        }
+        line.extend_from_slice(match facts.version {
+            Version::HTTP_10 => b"; httpproto=http/1.0",
+            Version::HTTP_2 => b"; httpproto=http/2.0",
+            _ => b"; httpproto=http/1.1",
+        });
+        if let Some(tls) = &facts.peer.tls {
+            text.clear();
+            match tls.version {
+                0x0301..=0x0304 => {
+                    let _ = write!(text, "; tlsver=tls1{}", tls.version - 0x0301);
+                }
+                other => {
+                    let _ = write!(text, "; tlsver=0x{other:04x}");
+                }
+            }
+            let _ = write!(text, "; tlscipher=0x{:04x}", tls.cipher);
+            line.extend_from_slice(text.as_bytes());
+        }
+        if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(line)) {
+            headers.insert(FORWARDED, value);
+        }
+    }
+
+    /// On the way to the client.
+    pub(crate) fn secure_transport(&self, headers: &mut HeaderMap, peer: &Peer) {
+        if peer.tls.is_some()
+            && let Some(sts) = &self.sts
+        {
+            headers.insert(STRICT_TRANSPORT_SECURITY, sts.clone());
+        }
+    }
+
+    fn is_protected(&self, name: &[u8]) -> bool {
+        let configured = [self.client_ip.as_ref(), self.request_id.as_ref(), self.tls.as_ref().map(|(name, _)| name)];
+        PROTECTED.iter().any(|own| own.as_str().as_bytes().eq_ignore_ascii_case(name))
+            || configured.iter().flatten().any(|own| own.as_str().as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Removes what is meant for one hop only (RFC 9110, section 7.6.1): the headers named by `Connection`, except those
+    /// that we set or that decide how the message is read, and the well-known ones.
+    pub(crate) fn remove_hop_by_hop(&self, headers: &mut HeaderMap) {
+        if headers.contains_key(CONNECTION) {
+            let named: Vec<HeaderName> = headers
+                .get_all(CONNECTION)
+                .iter()
+                .flat_map(|value| value.as_bytes().split(|b| *b == b','))
+                .map(<[u8]>::trim_ascii)
+                .filter(|name| !self.is_protected(name))
+                .filter_map(|name| HeaderName::from_bytes(name).ok())
+                .collect();
+            for name in named {
+                headers.remove(name);
+            }
+            headers.remove(CONNECTION);
+        }
+        for name in [&KEEP_ALIVE, &PROXY_CONNECTION, &PROXY_AUTHENTICATE, &PROXY_AUTHORIZATION, &TRANSFER_ENCODING] {
+            headers.remove(name);
+        }
+        headers.remove(UPGRADE);
+        // Whether the client takes trailers concerns the target as well; nothing else in TE does.
+        if let Some(codings) = joined(headers, &TE) {
+            headers.remove(TE);
+            if codings.split(|b| *b == b',').any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers")) {
+                headers.insert(TE, HeaderValue::from_static("trailers"));
+            }
+        }
+    }
+}
+
+/// Leaves one length, or none, in a response: a transfer coding wins over any length (RFC 9112, section 6.3).
+///
+/// False: the body is in a coding that we would have to undo.
+pub(crate) fn settle_length(headers: &mut HeaderMap) -> bool {
+    if let Some(codings) = joined(headers, &TRANSFER_ENCODING) {
+        let coding = codings.trim_ascii();
+        if coding.eq_ignore_ascii_case(b"chunked") {
+            headers.remove(CONTENT_LENGTH);
+        } else if !coding.eq_ignore_ascii_case(b"identity") {
+            return false;
+        }
+    }
+    // hyper took the response, so several lengths are equal; on the way out it would refuse them.
+    if headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some()
+        && let Some(length) = headers.get(CONTENT_LENGTH).cloned()
+    {
+        headers.insert(CONTENT_LENGTH, length);
+    }
+    true
+}
+
+/// The protocol that the client wants to change to, if it asks for one properly. `h2c` is no business of a target.
+pub(crate) fn upgrade(headers: &HeaderMap, version: Version, method: &Method) -> Option<HeaderValue> {
+    if version != Version::HTTP_11 || *method == Method::CONNECT {
+        return None;
+    }
+    let protocol = headers.get(UPGRADE)?;
+    let asked = headers
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|b| *b == b','))
+        .any(|token| token.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
+    let h2c =
+        protocol.as_bytes().split(|b| *b == b',').any(|name| name.trim_ascii().to_ascii_lowercase().starts_with(b"h2"));
+    (asked && !h2c && !protocol.is_empty()).then(|| protocol.clone())
+}
+
+/// The port that the client meant: the one in Host, else the scheme's own.
+fn port(host: &str, tls: bool) -> HeaderValue {
+    // Behind the bracket of an IPv6 address, if there is one.
+    let rest = host.rfind(']').map_or(host, |end| &host[end..]);
+    match rest.split_once(':') {
+        Some((before, port)) if !(port.is_empty() || before.is_empty()) => {
+            HeaderValue::from_str(port).unwrap_or(HeaderValue::from_static("80"))
+        }
+        _ => HeaderValue::from_static(if tls { "443" } else { "80" }),
+    }
+}
+
+/// The value of `proto=` in a Forwarded line. `httpproto=` is another one.
+fn forwarded_proto(line: &[u8]) -> Option<&[u8]> {
+    line.split(|b| *b == b';' || *b == b',').find_map(|pair| {
+        let pair = pair.trim_ascii_start();
+        let (name, value) = pair.split_at_checked(b"proto=".len())?;
+        name.eq_ignore_ascii_case(b"proto=").then_some(value)
+    })
+}
+
+fn first<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
+    headers.get(name).map(HeaderValue::as_bytes)
+}
+
+fn is_empty(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.get(name).is_none_or(HeaderValue::is_empty)
+}
+
+/// All lines of a header as one list. `None` if there is nothing in them.
+fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
+    let mut list = Vec::new();
+    for value in headers.get_all(name) {
+        if value.is_empty() {
+            continue;
+        }
+        if !list.is_empty() {
+            list.extend_from_slice(b", ");
+        }
+        list.extend_from_slice(value.as_bytes());
+    }
+    (!list.is_empty()).then_some(list)
+}
+
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("an address is a valid value")
+}
+
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Headers that a client cannot have removed by naming them in `Connection`: those that tell about the client, those that
+/// decide where a message goes and where it ends, and those that security rests on.
+const PROTECTED: [HeaderName; 12] = [
+    X_FORWARDED_FOR,
+    X_FORWARDED_PROTO,
+    X_FORWARDED_HOST,
+    X_FORWARDED_PORT,
+    X_FORWARDED_PREFIX,
+    X_REAL_IP,
+    FORWARDED,
+    http::header::HOST,
+    CONTENT_LENGTH,
+    http::header::AUTHORIZATION,
+    http::header::COOKIE,
+    http::header::TRAILER,
+];
+
+#[cfg(test)]
+mod tests;

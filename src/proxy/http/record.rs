@@ -1,0 +1,121 @@
+//! What becomes of a request, counted and logged when it is over.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::HeaderMap;
+
+use super::answer::CLIENT_GONE;
+use super::facts::Facts;
+use crate::access_log::Outcome;
+use crate::metrics::Shard;
+use crate::upstream::{Effort, TargetState};
+
+/// Lives as long as a request. Dropped without a status, the client has gone away.
+pub(crate) struct Record {
+    /// `None`: we answer ourselves. Nothing is counted then.
+    target: Option<Arc<TargetState>>,
+    shard: Shard,
+    begun: Instant,
+    status: u16,
+    upgraded: bool,
+    /// `None`: there is no access log, or it is not for this request.
+    facts: Option<Box<Facts>>,
+}
+
+impl Record {
+    /// A request that goes to a target.
+    pub(crate) fn new(target: Arc<TargetState>, shard: Shard, facts: Option<Box<Facts>>) -> Self {
+        let begun = Instant::now();
+        Self { target: Some(target), shard, begun, status: CLIENT_GONE, upgraded: false, facts }
+    }
+
+    /// A request that we answer.
+    pub(crate) fn own(status: u16, outcome: Outcome, shard: Shard, mut facts: Box<Facts>) -> Self {
+        facts.outcome = outcome;
+        Self { target: None, shard, begun: facts.begun, status, upgraded: false, facts: Some(facts) }
+    }
+
+    /// The response has begun. What ends it is not known yet.
+    pub(crate) fn status(&mut self, status: u16) {
+        self.status = status;
+        if let Some(facts) = &mut self.facts {
+            facts.first_byte = Some(self.begun.elapsed());
+        }
+    }
+
+    /// What it took to get a response, or none.
+    pub(crate) fn effort(&mut self, effort: &Effort) {
+        if let Some(facts) = &mut self.facts {
+            facts.connect = effort.connect.get();
+            facts.retries = Some(effort.retries.get());
+        }
+    }
+
+    /// There was no response; `why` in a word.
+    pub(crate) fn failed(&mut self, status: u16, why: &'static str) {
+        self.status = status;
+        if let Some(facts) = &mut self.facts {
+            facts.outcome = Outcome::Failed(why);
+        }
+    }
+
+    /// The connection speaks another protocol now. Such a request has no status in fabio, and its time is that of the
+    /// connection; the log shows it only if it shows everything.
+    pub(crate) fn upgraded(&mut self, websocket: bool) {
+        self.upgraded = true;
+        self.facts.take_if(|facts| !facts.all());
+        if let Some(facts) = &mut self.facts
+            && websocket
+        {
+            facts.protocol = "websocket";
+        }
+    }
+
+    /// Fields that may tell how a gRPC call went: those of the head or the trailers.
+    pub(crate) fn fields(&mut self, fields: &HeaderMap) {
+        if let Some(facts) = &mut self.facts
+            && let Some(status) = fields.get("grpc-status")
+        {
+            facts.grpc_status = status.to_str().ok().and_then(|status| status.parse().ok());
+        }
+    }
+
+    /// Bytes of the body are on their way to the client.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        if let Some(facts) = &mut self.facts {
+            facts.sent += bytes as u64;
+        }
+    }
+
+    /// What went through a connection that has changed its protocol.
+    pub(crate) fn copied(&mut self, received: u64, sent: u64) {
+        if let Some(facts) = &mut self.facts {
+            facts.received = Some(received);
+            facts.sent = sent;
+            facts.outcome = Outcome::Done;
+        }
+    }
+
+    /// The body is over.
+    pub(crate) fn ended(mut self, whole: bool) {
+        if let Some(facts) = &mut self.facts
+            && facts.outcome == Outcome::ClientGone
+        {
+            facts.outcome = if whole { Outcome::Done } else { Outcome::Cut };
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let took = self.begun.elapsed();
+        if let Some(target) = &self.target {
+            let code = if self.upgraded { 0 } else { self.status };
+            target.series.observe(self.shard, code, took);
+        }
+        if let Some(facts) = &self.facts {
+            facts.write(self.target.as_deref(), self.status, took);
+        }
+    }
+}

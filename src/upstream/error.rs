@@ -1,0 +1,107 @@
+//! What goes wrong between us and a target.
+
+use std::fmt;
+use std::io;
+
+/// Whose fault it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Client,
+    Target,
+}
+
+/// A request that got no response head.
+#[derive(Debug)]
+pub enum Error {
+    /// The name does not resolve, the connection is refused or unreachable.
+    Connect(io::Error),
+    /// No connection within `proxy.dialtimeout`.
+    ConnectTimeout,
+    /// No TLS with this target: its certificate is not trusted, or it does not speak TLS.
+    Tls(io::Error),
+    /// No response head within `proxy.responseheadertimeout`.
+    HeadTimeout,
+    /// The connection ended before the response head.
+    Closed(Box<dyn std::error::Error + Send + Sync>),
+    /// The response head cannot be understood, or is too large.
+    Malformed(Box<dyn std::error::Error + Send + Sync>),
+    /// The client's body ended early or cannot be understood.
+    Body(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    pub fn side(&self) -> Side {
+        match self {
+            Error::Body(_) => Side::Client,
+            _ => Side::Target,
+        }
+    }
+
+    /// The target ran into one of our time-outs.
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Error::ConnectTimeout | Error::HeadTimeout => true,
+            Error::Connect(error) => error.kind() == io::ErrorKind::TimedOut,
+            _ => false,
+        }
+    }
+
+    /// One word for metrics and logs.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Error::Connect(_) => "connect",
+            Error::ConnectTimeout => "connect_timeout",
+            Error::Tls(_) => "tls",
+            Error::HeadTimeout => "response_timeout",
+            Error::Closed(_) => "closed",
+            Error::Malformed(_) => "malformed",
+            Error::Body(_) => "client_body",
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Error::Connect(_) => "cannot connect",
+            Error::ConnectTimeout => "no connection within proxy.dialtimeout",
+            Error::Tls(_) => "no TLS with the target",
+            Error::HeadTimeout => "no response within proxy.responseheadertimeout",
+            Error::Closed(_) => "the connection ended before the response",
+            Error::Malformed(_) => "the response cannot be understood",
+            Error::Body(_) => "the request body ended early",
+        })
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Connect(error) | Error::Tls(error) => Some(error),
+            Error::Closed(error) | Error::Malformed(error) | Error::Body(error) => Some(&**error),
+            Error::ConnectTimeout | Error::HeadTimeout => None,
+        }
+    }
+}
+
+/// The whole chain in one line, for the log.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+impl Error {
+    /// The error and its causes in one line.
+    pub fn chain(&self) -> String {
+        chain(self)
+    }
+}

@@ -1,0 +1,335 @@
+//! One request for one response, on a connection that is driven by the request's own task.
+//!
+//! There is no task per connection: whoever waits for the response, or reads its body, polls the connection too. So a
+//! request costs no wake-up of another task.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+
+use super::directory::Endpoint;
+use super::{Error, Pools};
+use crate::net::Stream;
+
+/// A connection to a target with its driver.
+pub(super) struct Connection {
+    pub(super) sender: http1::SendRequest<RequestBody>,
+    pub(super) driver: http1::Connection<TokioIo<Stream>, RequestBody>,
+    pub(super) endpoint: u64,
+    pub(super) reused: bool,
+    /// Not made for one client.
+    pub(super) shared: bool,
+}
+
+/// The client's body on its way to a target.
+///
+/// Shared, so that a request whose connection died before anything of the body was taken can be sent again.
+#[derive(Clone)]
+pub struct RequestBody(Rc<Source>);
+
+struct Source {
+    incoming: RefCell<Option<Incoming>>,
+    touched: Cell<bool>,
+    /// Everything was taken.
+    ended: Cell<bool>,
+    failed: Cell<bool>,
+    /// Called once when the body has been read to its end.
+    done: RefCell<Option<Box<dyn FnOnce()>>>,
+}
+
+impl RequestBody {
+    pub fn empty() -> Self {
+        Self::from_source(None, None)
+    }
+
+    /// `done` is called when the last byte has been read.
+    pub fn new(incoming: Incoming, done: impl FnOnce() + 'static) -> Self {
+        if incoming.is_end_stream() {
+            done();
+            return Self::empty();
+        }
+        Self::from_source(Some(incoming), Some(Box::new(done)))
+    }
+
+    fn from_source(incoming: Option<Incoming>, done: Option<Box<dyn FnOnce()>>) -> Self {
+        Self(Rc::new(Source {
+            ended: Cell::new(incoming.is_none()),
+            incoming: RefCell::new(incoming),
+            touched: Cell::new(false),
+            failed: Cell::new(false),
+            done: RefCell::new(done),
+        }))
+    }
+
+    /// Nothing was taken from it yet.
+    fn is_whole(&self) -> bool {
+        !self.0.touched.get()
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let source = &self.0;
+        let mut incoming = source.incoming.borrow_mut();
+        let Some(body) = incoming.as_mut() else { return Poll::Ready(None) };
+        let polled = Pin::new(&mut *body).poll_frame(cx);
+        match &polled {
+            Poll::Pending => {}
+            Poll::Ready(frame) => {
+                source.touched.set(true);
+                match frame {
+                    Some(Ok(_)) if !body.is_end_stream() => {}
+                    Some(Err(_)) => source.failed.set(true),
+                    _ => {
+                        source.ended.set(true);
+                        if let Some(done) = source.done.borrow_mut().take() {
+                            done();
+                        }
+                    }
+                }
+            }
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.incoming.borrow().as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}
+
+/// Sends requests to one endpoint.
+pub struct Exchange<'a> {
+    pub pools: &'a Pools,
+    pub endpoint: &'a Endpoint,
+    /// Sent first thing on a connection, which is then for this request only. Empty: connections are shared.
+    pub preamble: &'a [u8],
+    pub effort: &'a Effort,
+}
+
+/// What it took to get a response.
+#[derive(Debug, Default)]
+pub struct Effort {
+    /// Until the last new connection was there, or was given up; `None`: a kept one did.
+    pub connect: Cell<Option<Duration>>,
+    /// How often the request was sent again.
+    pub retries: Cell<u32>,
+}
+
+impl Exchange<'_> {
+    /// Sends a request and waits for the response head.
+    ///
+    /// A kept connection may have been closed by its target at the same moment. Then the request is sent once more, on a
+    /// fresh connection, if it certainly was not processed: nothing of it was sent, or it is safe to repeat (RFC 9110,
+    /// section 9.2.2, or an idempotency key) and nothing of its body was taken.
+    pub async fn send(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Error> {
+        let reused = if self.preamble.is_empty() {
+            poll_fn(|cx| Poll::Ready(self.pools.reuse(self.endpoint, cx))).await
+        } else {
+            None
+        };
+        let Some(connection) = reused else {
+            return self.send_fresh(request).await;
+        };
+        let again = is_repeatable(&request).then(|| copy(&request));
+        match self.send_on(connection, request).await {
+            Ok(response) => Ok(response),
+            Err(Failed { unsent: Some(request), .. }) => self.send_again(*request).await,
+            Err(Failed { error: Error::Closed(_), unsent: None }) if again.as_ref().is_some_and(is_whole) => {
+                self.send_again(again.expect("just looked at")).await
+            }
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    async fn send_again(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Error> {
+        self.effort.retries.set(self.effort.retries.get() + 1);
+        self.send_fresh(request).await
+    }
+
+    async fn send_fresh(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Error> {
+        let begun = Instant::now();
+        let connection = self.pools.fresh(self.endpoint, self.preamble).await;
+        self.effort.connect.set(Some(begun.elapsed()));
+        self.send_on(connection?, request).await.map_err(|failed| failed.error)
+    }
+
+    async fn send_on(
+        &self,
+        mut connection: Connection,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, Failed> {
+        let body = request.body().clone();
+        let limit = self.pools.config().response_header_timeout;
+        let answer = {
+            let mut response = pin!(connection.sender.try_send_request(request));
+            let mut driver = Pin::new(&mut connection.driver);
+            let mut driving = true;
+            let mut timer = None;
+            poll_fn(|cx| {
+                if driving {
+                    driving = driver.as_mut().poll(cx).is_pending();
+                }
+                if let Poll::Ready(answer) = response.as_mut().poll(cx) {
+                    return Poll::Ready(Some(answer));
+                }
+                // The time for the response begins when the request, with its body, is on its way.
+                if limit.is_zero() || !body.0.ended.get() {
+                    return Poll::Pending;
+                }
+                let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+                timer.as_mut().poll(cx).map(|()| None)
+            })
+            .await
+        };
+        let Some(answer) = answer else {
+            return Err(Failed { error: Error::HeadTimeout, unsent: None });
+        };
+        match answer {
+            Ok(response) => {
+                let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                let (head, incoming) = response.into_parts();
+                let mut body = ResponseBody {
+                    incoming,
+                    connection: Some(Box::new(connection)),
+                    pools: self.pools.clone(),
+                    driving: true,
+                };
+                if !upgraded && body.incoming.is_end_stream() {
+                    poll_fn(|cx| {
+                        body.finish(cx);
+                        Poll::Ready(())
+                    })
+                    .await;
+                }
+                Ok(Response::from_parts(head, body))
+            }
+            Err(mut failed) => {
+                let unsent = failed.take_message().map(Box::new);
+                Err(Failed { error: classify(failed.into_error(), &body), unsent })
+            }
+        }
+    }
+}
+
+/// A request without a response.
+struct Failed {
+    error: Error,
+    /// Set if nothing of it was sent.
+    unsent: Option<Box<Request<RequestBody>>>,
+}
+
+fn classify(error: hyper::Error, body: &RequestBody) -> Error {
+    if body.0.failed.get() || error.is_user() {
+        Error::Body(error.into())
+    } else if error.is_parse() {
+        Error::Malformed(error.into())
+    } else {
+        Error::Closed(error.into())
+    }
+}
+
+fn is_repeatable(request: &Request<RequestBody>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
+        || request.headers().contains_key("idempotency-key")
+        || request.headers().contains_key("x-idempotency-key")
+}
+
+fn is_whole(request: &Request<RequestBody>) -> bool {
+    request.body().is_whole()
+}
+
+fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
+    let mut copy = Request::new(request.body().clone());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    copy
+}
+
+/// The body of a target's response. Reading it drives the connection; at its end the connection goes back to the pool.
+pub struct ResponseBody {
+    incoming: Incoming,
+    connection: Option<Box<Connection>>,
+    pools: Pools,
+    /// False once the driver has ended.
+    driving: bool,
+}
+
+impl ResponseBody {
+    /// The response is complete: keep the connection if it can take another request.
+    fn finish(&mut self, cx: &mut Context<'_>) {
+        let Some(mut connection) = self.connection.take() else { return };
+        if self.driving && Pin::new(&mut connection.driver).poll(cx).is_pending() && connection.sender.is_ready() {
+            self.pools.put_back(*connection);
+        }
+    }
+
+    /// The stream behind a 101 response, with the bytes already read from it.
+    pub async fn upgrade(mut self) -> Option<Upgraded> {
+        let mut connection = *self.connection.take()?;
+        if self.driving {
+            let _ = poll_fn(|cx| connection.driver.poll_without_shutdown(cx)).await;
+        }
+        let parts = connection.driver.into_parts();
+        Some(Upgraded { stream: parts.io.into_inner(), read: parts.read_buf })
+    }
+}
+
+/// A connection that speaks something else now.
+pub struct Upgraded {
+    pub stream: Stream,
+    pub read: Bytes,
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let mut polled = Pin::new(&mut this.incoming).poll_frame(cx);
+        if polled.is_pending()
+            && this.driving
+            && let Some(connection) = &mut this.connection
+        {
+            this.driving = Pin::new(&mut connection.driver).poll(cx).is_pending();
+            // What the driver has read is there now.
+            polled = Pin::new(&mut this.incoming).poll_frame(cx);
+        }
+        let over = match &polled {
+            Poll::Pending => false,
+            Poll::Ready(Some(Ok(_))) => this.incoming.is_end_stream(),
+            Poll::Ready(_) => true,
+        };
+        if over {
+            this.finish(cx);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
