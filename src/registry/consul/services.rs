@@ -109,6 +109,8 @@ struct Known {
     generation: u64,
     /// Every reason to read it was one that a healthy watch gave.
     trusted: bool,
+    /// A healthy watch of the names said that it is no more.
+    gone: bool,
     /// It was read at least once.
     read: bool,
     /// When its last read began, and how new the last answer was.
@@ -311,8 +313,14 @@ impl Services {
         for name in lists::changed(&old.tagged, &names.tagged) {
             if names.tagged.contains_key(name) {
                 self.mark(name, trusted);
-            } else {
+            } else if self.checks_index >= seen.index && self.has_no_checks(name) {
                 self.forget(name, trusted);
+            } else {
+                // It may be back already: reading it decides.
+                self.mark_known(name, trusted);
+                if let Some(known) = self.known.get_mut(name) {
+                    known.gone = trusted;
+                }
             }
         }
         self.names = Some(names);
@@ -396,6 +404,12 @@ impl Services {
         if !matches!(error, Error::Setup(_) | Error::Invalid(_)) {
             self.hold.suspect();
         }
+    }
+
+    /// The list of checks says that this service is no more, and it has what is always in it.
+    fn has_no_checks(&self, name: &Name) -> bool {
+        let sound = |checks: &Checks| checks.serf && !self.checks_doubt.is_active();
+        self.checks.as_ref().is_some_and(|checks| sound(checks) && !checks.services.contains_key(name))
     }
 
     fn is_doubtful(&self) -> bool {
@@ -495,6 +509,7 @@ impl Services {
 
     fn on_read(&mut self, name: &Name, generation: u64, answer: Result<Answer<Vec<Entry>>, Error>) {
         self.reading -= 1;
+        let gone = self.has_no_checks(name);
         let Some(known) = self.known.get_mut(name).filter(|k| k.generation == generation) else { return };
         known.reading = false;
         let answer = match answer {
@@ -521,13 +536,14 @@ impl Services {
         }
         let entries = answer.value.unwrap_or_default();
         known.blank = if entries.is_empty() { known.blank + 1 } else { 0 };
+        known.gone &= known.blank > 0;
         let listed = self.names.as_ref().is_some_and(|names| names.tagged.contains_key(name));
         if known.blank > 0 && !listed {
-            let trusted = known.trusted;
+            let trusted = known.trusted || known.gone;
             self.forget(name, trusted);
             return;
         }
-        if known.blank > 0 && self.hold.has(name) {
+        if known.blank > 0 && !gone && self.hold.has(name) {
             // If it is gone, the names say so in a moment. If they do not, the token may not see its nodes.
             let pause = Duration::from_secs(if known.blank > 5 { 10 } else { 1 });
             let suspicious = known.blank > 1;

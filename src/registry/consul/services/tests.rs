@@ -176,6 +176,24 @@ async fn a_port_that_changed_in_a_burst_is_found() {
 }
 
 #[tokio::test]
+async fn a_removal_is_never_later_than_what_came_after_it() {
+    let (fake, mut w) = fake_with(&[svc("a", "a", 1), svc("b", "b", 1)]).await;
+    for round in 2..40u16 {
+        // Gone for good, gone and back elsewhere, and then a newer service.
+        let old = format!("old-{round}");
+        fake.put(svc(&old, &old, round));
+        w.view.until("the old one", 2.0, |v| v.names().contains(&old)).await;
+        fake.remove(&format!("n1/{old}"));
+        fake.remove("n1/a");
+        fake.put(svc("a", "a", round));
+        fake.put(svc("b", "b", round));
+        let newer = format!("b:{round}");
+        w.view.until("the newer one", 2.0, |v| v.names().contains(&newer)).await;
+        assert!(w.view.is(&format!("a:{round}, b:{round}")), "round {round}: {}", w.view.names());
+    }
+}
+
+#[tokio::test]
 async fn what_changed_together_is_published_together() {
     let (fake, mut w) = fake_with(&[svc("a", "a", 1)]).await;
     fake.fault("/health/service/", Fault::Delay(Duration::from_millis(100)));
