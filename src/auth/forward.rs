@@ -69,12 +69,12 @@ impl Forward {
     }
 
     async fn ask(&self, request: &Request<'_>) -> Result<Response<Bytes>, String> {
-        let mut asked = http::Request::new(RequestBody::empty());
-        *asked.uri_mut() = Uri::from(self.path.clone());
-        *asked.headers_mut() = self.head(request);
+        let (mut asked, ()) = http::Request::new(()).into_parts();
+        asked.uri = Uri::from(self.path.clone());
+        asked.headers = self.head(request);
         let effort = Effort::default();
         let exchange = Exchange { pools: request.pools, endpoint: &self.endpoint, preamble: &[], effort: &effort };
-        let response = exchange.send(asked).await.map_err(|error| error.chain())?;
+        let response = exchange.send(&asked, &RequestBody::empty()).await.map_err(|error| error.chain())?;
         let (mut head, body) = response.into_parts();
         let body = collect(body).await?;
         remove_hop_by_hop(&mut head.headers);

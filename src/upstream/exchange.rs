@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -138,44 +139,39 @@ impl Exchange<'_> {
     /// A kept connection may have been closed by its target at the same moment. Then the request is sent once more, on a
     /// fresh connection, if it certainly was not processed: nothing of it was sent, or it is safe to repeat (RFC 9110,
     /// section 9.2.2, or an idempotency key) and nothing of its body was taken.
-    pub async fn send(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Error> {
+    pub async fn send(&self, head: &Parts, body: &RequestBody) -> Result<Response<ResponseBody>, Error> {
         let reused = if self.preamble.is_empty() {
             poll_fn(|cx| Poll::Ready(self.pools.reuse(self.endpoint, cx))).await
         } else {
             None
         };
         let Some(connection) = reused else {
-            return self.send_fresh(request).await;
+            return self.send_fresh(head, body).await;
         };
-        let again = is_repeatable(&request).then(|| copy(&request));
-        match self.send_on(connection, request).await {
+        match self.send_on(connection, head, body).await {
             Ok(response) => Ok(response),
-            Err(Failed { unsent: Some(request), .. }) => self.send_again(*request).await,
-            Err(Failed { error: Error::Closed(_), unsent: None }) if again.as_ref().is_some_and(is_whole) => {
-                self.send_again(again.expect("just looked at")).await
+            Err(failed) if failed.unsent || failed.is_closed() && is_repeatable(head) && body.is_whole() => {
+                self.effort.retries.set(self.effort.retries.get() + 1);
+                self.send_fresh(head, body).await
             }
             Err(failed) => Err(failed.error),
         }
     }
 
-    async fn send_again(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Error> {
-        self.effort.retries.set(self.effort.retries.get() + 1);
-        self.send_fresh(request).await
-    }
-
-    async fn send_fresh(&self, request: Request<RequestBody>) -> Result<Response<ResponseBody>, Error> {
+    async fn send_fresh(&self, head: &Parts, body: &RequestBody) -> Result<Response<ResponseBody>, Error> {
         let begun = Instant::now();
         let connection = self.pools.fresh(self.endpoint, self.preamble).await;
         self.effort.connect.set(Some(begun.elapsed()));
-        self.send_on(connection?, request).await.map_err(|failed| failed.error)
+        self.send_on(connection?, head, body).await.map_err(|failed| failed.error)
     }
 
     async fn send_on(
         &self,
         mut connection: Connection,
-        request: Request<RequestBody>,
+        head: &Parts,
+        body: &RequestBody,
     ) -> Result<Response<ResponseBody>, Failed> {
-        let body = request.body().clone();
+        let request = Request::from_parts(head.clone(), body.clone());
         let limit = self.pools.config().response_header_timeout;
         let answer = {
             let mut response = pin!(connection.sender.try_send_request(request));
@@ -199,7 +195,7 @@ impl Exchange<'_> {
             .await
         };
         let Some(answer) = answer else {
-            return Err(Failed { error: Error::HeadTimeout, unsent: None });
+            return Err(Failed { error: Error::HeadTimeout, unsent: false });
         };
         match answer {
             Ok(response) => {
@@ -221,8 +217,8 @@ impl Exchange<'_> {
                 Ok(Response::from_parts(head, body))
             }
             Err(mut failed) => {
-                let unsent = failed.take_message().map(Box::new);
-                Err(Failed { error: classify(failed.into_error(), &body), unsent })
+                let unsent = failed.take_message().is_some();
+                Err(Failed { error: classify(failed.into_error(), body), unsent })
             }
         }
     }
@@ -231,8 +227,14 @@ impl Exchange<'_> {
 /// A request without a response.
 struct Failed {
     error: Error,
-    /// Set if nothing of it was sent.
-    unsent: Option<Box<Request<RequestBody>>>,
+    /// Nothing of it was sent.
+    unsent: bool,
+}
+
+impl Failed {
+    fn is_closed(&self) -> bool {
+        matches!(self.error, Error::Closed(_))
+    }
 }
 
 fn classify(error: hyper::Error, body: &RequestBody) -> Error {
@@ -245,23 +247,10 @@ fn classify(error: hyper::Error, body: &RequestBody) -> Error {
     }
 }
 
-fn is_repeatable(request: &Request<RequestBody>) -> bool {
-    matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
-        || request.headers().contains_key("idempotency-key")
-        || request.headers().contains_key("x-idempotency-key")
-}
-
-fn is_whole(request: &Request<RequestBody>) -> bool {
-    request.body().is_whole()
-}
-
-fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
-    let mut copy = Request::new(request.body().clone());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    *copy.extensions_mut() = request.extensions().clone();
-    copy
+fn is_repeatable(head: &Parts) -> bool {
+    matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
+        || head.headers.contains_key("idempotency-key")
+        || head.headers.contains_key("x-idempotency-key")
 }
 
 /// The body of a target's response. Reading it drives the connection; at its end the connection goes back to the pool.

@@ -349,7 +349,7 @@ impl Client {
         let effort = Effort::default();
         let exchange =
             Exchange { pools: &worker.pools, endpoint: &target.endpoint, preamble: &preamble, effort: &effort };
-        let answer = exchange.send(Request::from_parts(head, body)).await;
+        let answer = exchange.send(&head, &body).await;
         record.effort(&effort);
         match answer {
             Ok(response) => {
