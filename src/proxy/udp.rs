@@ -285,6 +285,7 @@ impl Drop for Leave {
             remote: session.ends.0,
             local: self.socket.local,
             server_name: None,
+            tls: None,
             target: Some(&session.target),
             from_client: session.from_client.get(),
             from_target: session.from_target.get(),
