@@ -247,6 +247,11 @@ async fn watch_access_log(log: access_log::Log) {
     }
 }
 
+/// Words that may stand in the first place of the command line.
+pub fn subcommands() -> Vec<&'static str> {
+    crate::command::COMMANDS.iter().map(|command| command.name).chain(["dev"]).collect()
+}
+
 fn control_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(CONTROL_THREADS)
@@ -375,8 +380,6 @@ async fn shut_down(
     }
 }
 
-/// Words that may stand in the first place of the command line.
-pub const SUBCOMMANDS: &[&str] = &["dev"];
 /// Watches, admin, metrics: mostly waiting.
 const CONTROL_THREADS: usize = 2;
 const PUBLISH_HANDSHAKES: Duration = Duration::from_secs(5);

@@ -13,6 +13,7 @@ pub mod duration;
 mod environment;
 mod expression;
 mod flags;
+mod inspect;
 mod json;
 mod kind;
 pub mod kvlist;
@@ -35,6 +36,7 @@ mod tls;
 use std::fmt;
 use std::str::FromStr;
 
+pub use inspect::{Effective, Inspection, Mistake, inspect};
 pub use json::pretty;
 pub use loader::load;
 pub use reference::reference;

@@ -13,6 +13,7 @@ pub mod names;
 mod prefix;
 mod process;
 mod push;
+mod reference;
 mod render;
 mod series;
 mod targets;
@@ -30,6 +31,7 @@ use crate::life;
 
 pub use prefix::{DEFAULT_PREFIX, PrefixError, expand_prefix};
 pub use push::{Addresses, Post, TARGETS as PUSH_TARGETS};
+pub use reference::reference;
 pub use series::Counter;
 pub use targets::TargetSeries;
 pub use traffic::{HttpSeries, OpenWebSocket, TcpSeries};

@@ -73,12 +73,96 @@ pub const OBSERVATIONS_DROPPED: &str = "ferrio_metrics_observations_dropped_tota
 /// Counter: targets that share a series because there are too many label sets.
 pub const SERIES_OVERFLOW: &str = "ferrio_metrics_series_overflow_total";
 
-/// What the facade needs to know about one of our own series.
+/// What the facade, and the reference page, need to know about a series.
 pub struct Own {
     pub name: &'static str,
     pub kind: Kind,
+    /// For the reference: `source, name`.
+    pub labels: &'static str,
     pub help: &'static str,
 }
+
+/// A family of fabio's, by its internal name.
+pub struct Family {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub labels: &'static str,
+    pub help: &'static str,
+}
+
+/// fabio's families; see [`family`] for their names in Prometheus.
+pub const FAMILIES: &[Family] = &[
+    Family {
+        name: ROUTE,
+        kind: Kind::Histogram,
+        labels: "host, path, service, target",
+        help: "Requests that went to a target, and how long they took.",
+    },
+    Family {
+        name: ROUTE_RX,
+        kind: Kind::Counter,
+        labels: "host, path, service, target",
+        help: "Bytes from the target to the client, TCP family.",
+    },
+    Family {
+        name: ROUTE_TX,
+        kind: Kind::Counter,
+        labels: "host, path, service, target",
+        help: "Bytes from the client to the target, TCP family.",
+    },
+    Family { name: NOT_FOUND, kind: Kind::Counter, labels: "", help: "Requests and connections without a route." },
+    Family { name: REQUESTS, kind: Kind::Histogram, labels: "service", help: "HTTP requests that went to a target." },
+    Family { name: HTTP_STATUS, kind: Kind::Histogram, labels: "code, service", help: "The same by status." },
+    Family { name: HTTP_REDIRECT_COUNT, kind: Kind::Counter, labels: "code", help: "Redirects that were answered." },
+    Family { name: WS_CONN, kind: Kind::Gauge, labels: "", help: "Open WebSocket connections." },
+    Family {
+        name: TCP_CONN,
+        kind: Kind::Counter,
+        labels: "",
+        help: "Accepted connections of tcp and tcp-dynamic listeners.",
+    },
+    Family {
+        name: TCP_CONN_FAIL,
+        kind: Kind::Counter,
+        labels: "",
+        help: "Targets of such connections that could not be reached.",
+    },
+    Family { name: TCP_NO_ROUTE, kind: Kind::Counter, labels: "", help: "Such connections without a route." },
+    Family {
+        name: TCP_SNI_CONN,
+        kind: Kind::Counter,
+        labels: "",
+        help: "Accepted connections of tcp+sni and https+tcp+sni listeners.",
+    },
+    Family {
+        name: TCP_SNI_CONN_FAIL,
+        kind: Kind::Counter,
+        labels: "",
+        help: "Targets of such connections that could not be reached; also unreadable ClientHellos and those without a name.",
+    },
+    Family { name: TCP_SNI_NO_ROUTE, kind: Kind::Counter, labels: "", help: "Such connections without a route." },
+];
+
+/// Facts about the process, under the names that Prometheus clients use everywhere.
+pub const PROCESS: &[Own] = &[
+    Own {
+        name: "process_cpu_seconds_total",
+        kind: Kind::Counter,
+        labels: "",
+        help: "User and system CPU time in seconds.",
+    },
+    Own { name: "process_virtual_memory_bytes", kind: Kind::Gauge, labels: "", help: "Virtual memory in bytes." },
+    Own {
+        name: "process_start_time_seconds",
+        kind: Kind::Gauge,
+        labels: "",
+        help: "Start of the process, seconds since 1970.",
+    },
+    Own { name: "process_threads", kind: Kind::Gauge, labels: "", help: "Threads." },
+    Own { name: "process_resident_memory_bytes", kind: Kind::Gauge, labels: "", help: "Resident memory in bytes." },
+    Own { name: "process_open_fds", kind: Kind::Gauge, labels: "", help: "Open file descriptors." },
+    Own { name: "process_max_fds", kind: Kind::Gauge, labels: "", help: "Limit of open file descriptors." },
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -89,30 +173,81 @@ pub enum Kind {
 
 /// Our own series with their help texts.
 pub const OWN: &[Own] = &[
-    Own { name: REGISTRY_ERRORS, kind: Kind::Counter, help: "Failed reads of a route source." },
-    Own { name: REGISTRY_FAILING, kind: Kind::Gauge, help: "1 while the route source does not answer." },
-    Own { name: REGISTRY_REJECTS, kind: Kind::Gauge, help: "Route tags and override lines that could not be used." },
-    Own { name: REGISTRY_UPDATES, kind: Kind::Counter, help: "Published routing tables." },
-    Own { name: REGISTRY_BUILD_SECONDS, kind: Kind::Gauge, help: "Seconds to build the last routing table." },
-    Own { name: REGISTRY_ROUTES, kind: Kind::Gauge, help: "Routes of the table." },
-    Own { name: REGISTRY_TARGETS, kind: Kind::Gauge, help: "Targets of the table." },
-    Own { name: CERT_NOT_AFTER, kind: Kind::Gauge, help: "End of validity of a certificate, seconds since 1970." },
-    Own { name: CERT_CERTIFICATES, kind: Kind::Gauge, help: "Certificates that are served." },
-    Own { name: CERT_INVALID, kind: Kind::Gauge, help: "Served certificates that are expired or not yet valid." },
-    Own { name: CERT_PROBLEMS, kind: Kind::Gauge, help: "Certificate pairs that cannot be used." },
-    Own { name: CERT_SOURCE_UP, kind: Kind::Gauge, help: "1 while the last read of the certificate source succeeded." },
+    Own { name: REGISTRY_ERRORS, kind: Kind::Counter, labels: "source", help: "Failed reads of a route source." },
+    Own {
+        name: REGISTRY_FAILING,
+        kind: Kind::Gauge,
+        labels: "source",
+        help: "1 while the route source does not answer.",
+    },
+    Own {
+        name: REGISTRY_REJECTS,
+        kind: Kind::Gauge,
+        labels: "",
+        help: "Route tags and override lines that could not be used.",
+    },
+    Own { name: REGISTRY_UPDATES, kind: Kind::Counter, labels: "", help: "Published routing tables." },
+    Own {
+        name: REGISTRY_BUILD_SECONDS,
+        kind: Kind::Gauge,
+        labels: "",
+        help: "Seconds to build the last routing table.",
+    },
+    Own { name: REGISTRY_ROUTES, kind: Kind::Gauge, labels: "", help: "Routes of the table." },
+    Own { name: REGISTRY_TARGETS, kind: Kind::Gauge, labels: "", help: "Targets of the table." },
+    Own {
+        name: CERT_NOT_AFTER,
+        kind: Kind::Gauge,
+        labels: "source, name",
+        help: "End of validity of a certificate, seconds since 1970.",
+    },
+    Own { name: CERT_CERTIFICATES, kind: Kind::Gauge, labels: "source", help: "Certificates that are served." },
+    Own {
+        name: CERT_INVALID,
+        kind: Kind::Gauge,
+        labels: "source",
+        help: "Served certificates that are expired or not yet valid.",
+    },
+    Own { name: CERT_PROBLEMS, kind: Kind::Gauge, labels: "source", help: "Certificate pairs that cannot be used." },
+    Own {
+        name: CERT_SOURCE_UP,
+        kind: Kind::Gauge,
+        labels: "source",
+        help: "1 while the last read of the certificate source succeeded.",
+    },
     Own {
         name: CERT_SOURCE_AGE,
         kind: Kind::Gauge,
+        labels: "source",
         help: "Seconds since the certificate source was read successfully.",
     },
-    Own { name: CERT_SOURCE_ERRORS, kind: Kind::Counter, help: "Failed reads of the certificate source." },
-    Own { name: TLS_HANDSHAKES, kind: Kind::Counter, help: "TLS handshakes." },
-    Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
-    Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },
-    Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, help: "Lines of the access log that were lost." },
-    Own { name: OBSERVATIONS_DROPPED, kind: Kind::Counter, help: "Observations that exporters that push have missed." },
-    Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
+    Own {
+        name: CERT_SOURCE_ERRORS,
+        kind: Kind::Counter,
+        labels: "source",
+        help: "Failed reads of the certificate source.",
+    },
+    Own { name: TLS_HANDSHAKES, kind: Kind::Counter, labels: "listener, result", help: "TLS handshakes." },
+    Own { name: TLS_RESUMED, kind: Kind::Counter, labels: "listener", help: "TLS sessions that were resumed." },
+    Own {
+        name: TLS_CIPHERS,
+        kind: Kind::Counter,
+        labels: "listener, version, cipher",
+        help: "Successful TLS handshakes by cipher.",
+    },
+    Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, labels: "", help: "Lines of the access log that were lost." },
+    Own {
+        name: OBSERVATIONS_DROPPED,
+        kind: Kind::Counter,
+        labels: "",
+        help: "Observations that exporters that push have missed.",
+    },
+    Own {
+        name: SERIES_OVERFLOW,
+        kind: Kind::Counter,
+        labels: "",
+        help: "Targets that share a series: too many label sets.",
+    },
 ];
 
 /// fabio's `clean`: empty becomes `_`; dots and colons become `_`; lower case.

@@ -75,6 +75,14 @@ pub struct ConsulConfig {
     pub announce: Announce,
 }
 
+impl ConsulConfig {
+    /// Why an instance with these checks (its own, and its node's) may have no traffic; `None`: it may.
+    pub fn refusal(&self, service_id: &str, checks: &[crate::consul::Check]) -> Option<String> {
+        let rules = consul::health::Rules { accepted: self.service_status.clone(), all: self.checks_all };
+        rules.refusal(service_id, checks)
+    }
+}
+
 /// How ferrio appears in Consul.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Announce {

@@ -3,7 +3,7 @@
 pub(super) mod announce;
 mod audit;
 mod doubt;
-mod health;
+pub(super) mod health;
 mod hold;
 mod instances;
 mod kv;
