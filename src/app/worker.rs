@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::edge::Edge;
 use super::tcp::{self as raw, Opened};
+use super::watchdog::Pulses;
 use crate::access_log;
 use crate::auth::Auth;
 use crate::life::{Phase, Watch};
@@ -31,6 +32,8 @@ pub(super) struct Setup {
     pub(super) metrics: Metrics,
     pub(super) access_log: Option<access_log::Log>,
     pub(super) life: Watch,
+    /// For whoever watches over us.
+    pub(super) pulses: Option<Arc<Pulses>>,
 }
 
 /// A socket of one worker, and what happens to its connections before HTTP.
@@ -71,7 +74,8 @@ pub(super) fn start(
 }
 
 async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::UnboundedReceiver<Socket>) {
-    let Setup { live, proxy, auth, upstream, metrics, access_log, life } = setup;
+    let Setup { live, proxy, auth, upstream, metrics, access_log, life, pulses } = setup;
+    let beat = pulses.map(|pulses| tokio::task::spawn_local(pulses.beat(shard.0)));
     let pools = Pools::new(upstream);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
     let strategy = proxy.strategy;
@@ -116,6 +120,9 @@ async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::Unbou
         () = life.reached(Phase::Ended) => {}
     }
     sweep.abort();
+    if let Some(beat) = beat {
+        beat.abort();
+    }
 }
 
 /// What answers, whatever the listener.

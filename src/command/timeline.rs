@@ -79,8 +79,7 @@ fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, Failur
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at);
     }
-    let of =
-        |local: DateTime| zone.to_timestamp(local).map_err(|_| wrong());
+    let of = |local: DateTime| zone.to_timestamp(local).map_err(|_| wrong());
     if let Ok(local) = text.parse::<DateTime>() {
         return of(local);
     }

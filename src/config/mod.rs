@@ -60,6 +60,8 @@ pub struct Config {
     pub life: crate::life::Config,
     /// Data-plane threads (`runtime.gomaxprocs`, or the number of CPUs).
     pub workers: usize,
+    /// Who to become once the sockets are bound: `user` or `user:group`; empty: nobody else.
+    pub user: String,
     /// Only selects which warning root gets.
     pub insecure: bool,
     /// The whole of `/api/config` as JSON text in fabio's shape, secrets masked. Compact.

@@ -97,6 +97,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         wait: duration::positive(values.proxy_shutdownwait),
     };
     let insecure = values.insecure;
+    let user = values.runtime_user.clone();
     let lists = Lists { listeners, admin: admin_listener, schemes, peers };
     let auth = auth::config(&lists.schemes);
     let json = json::dump(settings, &lists, &registry, &proxy, machine);
@@ -114,6 +115,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         metrics,
         life,
         workers,
+        user,
         insecure,
         json,
     })
