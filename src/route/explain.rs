@@ -155,7 +155,9 @@ fn decide(route: &Route, candidate: &Candidate) -> (Outcome, String) {
         return (Outcome::Redirect, format!("Route {place} redirects to {location}{login}."));
     }
     match usable.len() {
-        1 => (Outcome::Forward, format!("Route {place} sends it to {} of {}{login}.", first.destination, first.service)),
+        1 => {
+            (Outcome::Forward, format!("Route {place} sends it to {} of {}{login}.", first.destination, first.service))
+        }
         n => (Outcome::Forward, format!("Route {place} sends it to one of {n} targets by their shares{login}.")),
     }
 }
@@ -196,14 +198,15 @@ fn choice(target: &Target, question: &Question, cleaned: &Cleaned<'_>) -> Choice
         .redirect
         .as_ref()
         .map(|redirect| redirect.location(target, &question.host, cleaned, question.query.as_deref()));
-    let forward = (location.is_none() && matches!(target.destination.scheme, Scheme::Http | Scheme::Https)).then(|| {
-        let mut asked = cleaned.forward(options).into_owned();
-        if let Some(query) = question.query.as_deref().or(target.destination.query.as_deref()) {
-            asked.push('?');
-            asked.push_str(query);
-        }
-        asked
-    });
+    let forward =
+        (location.is_none() && matches!(target.destination.scheme, Scheme::Http | Scheme::Https)).then(|| {
+            let mut asked = cleaned.forward(options).into_owned();
+            if let Some(query) = question.query.as_deref().or(target.destination.query.as_deref()) {
+                asked.push('?');
+                asked.push_str(query);
+            }
+            asked
+        });
     let ruled = options.access != Access::Everyone;
     let known = !question.clients.is_empty();
     let permitted = match options.access {

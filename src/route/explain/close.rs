@@ -43,7 +43,8 @@ pub(super) fn near_misses(table: &Table, question: &Question, cleaned: &Cleaned<
     }
     found.sort_by_key(|(distance, ..)| *distance);
     found.truncate(KEPT);
-    let candidate = |(_, route, reason): (u32, &Route, String)| Candidate { reason, ..describe(route, question, cleaned) };
+    let candidate =
+        |(_, route, reason): (u32, &Route, String)| Candidate { reason, ..describe(route, question, cleaned) };
     found.into_iter().map(candidate).collect()
 }
 
@@ -111,7 +112,10 @@ fn path_distance(route: &Route, matcher: Matcher, path: &str) -> Option<(u32, St
         return Some((1, format!("the slash at the end of {own} is missing in the request")));
     }
     if path.to_lowercase().starts_with(&own.to_lowercase()) {
-        return Some((1, format!("upper and lower case differ: the route is for {own}; proxy.matcher=iprefix would not mind")));
+        return Some((
+            1,
+            format!("upper and lower case differ: the route is for {own}; proxy.matcher=iprefix would not mind"),
+        ));
     }
     if own.starts_with(path) && path.len() > 1 {
         return Some((2, format!("the path ends before {own}")));
