@@ -4,6 +4,8 @@ pub mod dev;
 mod dynamic;
 mod edge;
 pub mod log;
+mod login;
+mod operations;
 mod pages;
 mod publish;
 mod root;
@@ -62,12 +64,16 @@ pub struct App {
     /// One socket per worker each.
     datagrams: Vec<(listen::Config, Vec<UdpSocket>)>,
     admin: Option<Bound>,
+    /// To change its level while we run.
+    log: Option<log::Handle>,
 }
 
 impl App {
     /// Binds every socket, without listening: what cannot be had fails here, before anybody hears of us.
     pub fn bind(config: Config) -> anyhow::Result<Self> {
-        let metrics = Metrics::new(&config.metrics, config.workers);
+        // The pages show what is counted, exporter or not.
+        let watched = config.admin.as_ref().is_some_and(|admin| admin.access != crate::admin::Access::Closed);
+        let metrics = if watched { Metrics::watched } else { Metrics::new }(&config.metrics, config.workers);
         let mut inherited = listen::Inherited::from_env();
         let of = |proto| config.listeners.iter().filter(move |listener| listener.proto == proto);
         let dynamic = of(Proto::TcpDynamic).cloned().collect();
@@ -99,7 +105,13 @@ impl App {
             dynamic,
             datagrams,
             admin,
+            log: None,
         })
+    }
+
+    /// Lets the admin API change the level of this log.
+    pub fn with_log(self, log: &log::Handle) -> Self {
+        Self { log: Some(log.clone()), ..self }
     }
 
     /// Runs until a signal ends it. `Ok` is a clean end.
@@ -115,7 +127,7 @@ impl App {
         let auth = Auth::start(&self.config.auth, &self.life.watch())?;
         let listeners: Vec<_> =
             self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
-        let admin: Option<_> = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
+        let admin: Option<_> = self.admin.map(|bound| with_pages(bound, &sources)).transpose().context("ui")?;
         let edges = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
         let dynamic = self.dynamic.into_iter().map(|config| Dynamic::new(config, &sources));
         let dynamic = dynamic.collect::<Result<Vec<_>, _>>()?;
@@ -131,7 +143,15 @@ impl App {
             tokio::spawn(watch_access_log(log.clone()));
         }
         if let (Some((bound, edge)), Some(admin)) = (admin, &config.admin) {
-            let state = views::state(admin, &config, &live, &registry, &life.watch());
+            let parts = views::Parts {
+                live: live.clone(),
+                registry: registry.clone(),
+                metrics: metrics.clone(),
+                auth: auth.clone(),
+                log: self.log.clone(),
+                life: life.watch(),
+            };
+            let state = views::state(admin, &config, parts);
             tracing::info!("Admin server access mode {:?}", admin.access.name());
             tracing::info!("Admin server listening on {:?}", bound.config.addr);
             pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;
@@ -209,7 +229,7 @@ pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) 
     }
     let run = || {
         let control = control_runtime()?;
-        let result = App::bind(config).and_then(|app| control.block_on(app.run()));
+        let result = App::bind(config).and_then(|app| control.block_on(app.with_log(log).run()));
         // Whatever still waits for Consul does not hold up the end.
         control.shutdown_background();
         result
@@ -317,6 +337,11 @@ fn is_data_plane(listener: &listen::Config) -> bool {
 
 fn with_edge(bound: Bound, sources: &Sources) -> anyhow::Result<(Bound, Arc<Edge>)> {
     let edge = Arc::new(Edge::new(bound.config.clone(), sources)?);
+    Ok((bound, edge))
+}
+
+fn with_pages(bound: Bound, sources: &Sources) -> anyhow::Result<(Bound, Arc<Edge>)> {
+    let edge = Arc::new(Edge::of_pages(bound.config.clone(), sources)?);
     Ok((bound, edge))
 }
 

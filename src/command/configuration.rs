@@ -18,12 +18,12 @@ pub(super) fn run(arguments: &mut Arguments) -> Result<Answer, Failure> {
     }
     let cfg = arguments.value("cfg").map(|file| vec!["-cfg".to_owned(), file.to_owned()]).unwrap_or_default();
     let found = inspect(cfg.into_iter().chain(arguments.behind().iter().cloned()), std::env::vars_os());
-    let shown: Vec<_> = found.options.iter().filter(|option| arguments.has("all") || !option.is_default).collect();
+    let shown: Vec<_> = found.options.iter().filter(|option| arguments.has("all") || !option.default).collect();
     let good = found.mistakes.is_empty();
     if arguments.has("json") {
         let options: Vec<_> = shown
             .iter()
-            .map(|o| json!({ "key": o.key, "value": o.value, "source": o.source, "default": o.is_default }))
+            .map(|o| json!({ "key": o.key, "value": o.value, "source": o.source, "default": o.default }))
             .collect();
         let mistakes: Vec<_> = found.mistakes.iter().map(|mistake| &mistake.text).collect();
         return Ok(Answer { text: format!("{:#}\n", json!({ "options": options, "mistakes": mistakes })), good });

@@ -34,7 +34,7 @@ pub(super) fn registry_config(arguments: &Arguments) -> Result<registry::Config,
     }
     let mut config = config(arguments, flags)?.registry;
     // Nobody wants to wait for a cluster that is still being started.
-    config.timeout = config.timeout.min(PATIENCE);
+    config.timeout = config.timeout.min(START);
     Ok(config)
 }
 
@@ -63,5 +63,8 @@ impl Publish for Keep {
         self.0.store(Snapshot { table, page });
     }
 }
+
+/// For an agent that is not there.
+const START: Duration = Duration::from_secs(2);
 
 const PATIENCE: Duration = Duration::from_secs(10);

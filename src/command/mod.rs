@@ -189,7 +189,6 @@ pub static COMMANDS: &[Command] = &[
         flags: &[
             ("once", "", "one picture, over one interval, then end"),
             ("interval", "SECONDS", "between two pictures; default 2"),
-            ("metrics", "URL", "where the metrics are; default: a prometheus listener that the configuration names"),
             ADMIN,
             CFG,
             INSECURE,

@@ -8,7 +8,7 @@ use super::loader::{self, CFG};
 use super::options::OPTIONS;
 use super::parts::Machine;
 use super::settings::Source;
-use super::{Config, Level};
+use super::{Config, Effective, Level, effective};
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
@@ -20,18 +20,6 @@ pub struct Inspection {
     pub warnings: Vec<String>,
     /// What would run; `None`: there are mistakes.
     pub config: Option<Box<Config>>,
-}
-
-/// The value of an option.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Effective {
-    pub key: &'static str,
-    /// As it was written, secrets masked.
-    pub value: String,
-    /// `default`, `flag -x`, `environment variable X`, or `FILE:LINE`.
-    pub source: String,
-    pub is_default: bool,
-    pub help: &'static str,
 }
 
 /// Something that is wrong, and keeps ferrio from starting.
@@ -63,12 +51,7 @@ pub fn inspect(
         }
     };
     let (settings, config) = loader::read(&flags, &environment, &Machine::this());
-    let option = |(row, spec): (usize, &super::options::Spec)| {
-        let (value, source) = settings.effective(row);
-        let is_default = *source == Source::Default;
-        Effective { key: spec.key, value, source: source.to_string(), is_default, help: spec.help }
-    };
-    let place = |key: &str| match OPTIONS.iter().position(|spec| spec.key == key).map(|row| settings.effective(row).1) {
+    let place = |key: &str| match OPTIONS.iter().position(|spec| spec.key == key).map(|row| settings.shown(row).1) {
         Some(Source::File { name, line }) => (Some(name.to_string()), Some(*line)),
         _ => (None, None),
     };
@@ -84,7 +67,7 @@ pub fn inspect(
     let warnings =
         settings.report.notes.iter().filter(|(level, _)| *level >= Level::Warn).map(|(_, text)| text.clone());
     Inspection {
-        options: OPTIONS.iter().enumerate().map(option).collect(),
+        options: effective::effective(&settings),
         warnings: warnings.collect(),
         config: config.filter(|_| mistakes.is_empty()).map(Box::new),
         mistakes,
@@ -123,7 +106,7 @@ mod tests {
         assert!(found.config.is_some());
         let row = |key: &str| {
             let option = found.options.iter().find(|option| option.key == key).unwrap();
-            (option.value.clone(), option.source.clone(), option.is_default)
+            (option.value.clone(), option.source.clone(), option.default)
         };
         assert_eq!(row("proxy.strategy"), ("rr".into(), format!("{file}:2"), false));
         assert_eq!(row("proxy.maxconn"), ("5".into(), "flag -proxy.maxconn".into(), false));

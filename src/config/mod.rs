@@ -10,6 +10,7 @@ mod certificates;
 mod compression;
 mod document;
 pub mod duration;
+mod effective;
 mod environment;
 mod expression;
 mod flags;
@@ -36,7 +37,8 @@ mod tls;
 use std::fmt;
 use std::str::FromStr;
 
-pub use inspect::{Effective, Inspection, Mistake, inspect};
+pub use effective::Effective;
+pub use inspect::{Inspection, Mistake, inspect};
 pub use json::pretty;
 pub use loader::load;
 pub use reference::reference;
@@ -66,6 +68,8 @@ pub struct Config {
     pub insecure: bool,
     /// The whole of `/api/config` as JSON text in fabio's shape, secrets masked. Compact.
     pub json: String,
+    /// Every option with its value and where that comes from, secrets masked.
+    pub effective: Vec<Effective>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

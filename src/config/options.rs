@@ -342,6 +342,10 @@ options! {
         "colour of the navigation bar";
     ui_title: String = "ui.title", Text, "", "1.0.7", Built,
         "title of the admin pages";
+    ui_hosts: Vec<String> = "ui.hosts", List, "", OURS, Built,
+        "host names that browsers may use for the admin pages, *.example.com for all below; addresses always work. Empty: also names that cannot be anybody else's may change something";
+    ui_auth: String = "ui.auth", Text, "", OURS, Built,
+        "scheme of proxy.auth (basic or jwt) that lets people in to the admin pages and the API; empty: everybody. /health is always open";
     ui_source_linkenabled: bool = "ui.routingtable.source.linkenabled", Bool, "false", "1.6.3", Built,
         "make sources in the table of routes links";
     ui_source_newtab: bool = "ui.routingtable.source.newtab", Bool, "true", "1.6.3", Built,

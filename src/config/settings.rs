@@ -108,15 +108,15 @@ impl Settings {
         format!("{key} = {} ({source}): {}", show(spec, text), redact(reason))
     }
 
-    /// The value of an option as it may be shown, and where it came from.
-    pub(crate) fn effective(&self, row: usize) -> (String, &Source) {
+    /// The value of a row as it may be shown, and where it came from.
+    pub(crate) fn shown(&self, row: usize) -> (String, &Source) {
         let spec = &OPTIONS[row];
         let (text, source) = match self.given.get(&row) {
             Some(given) => (given.text.as_str(), &given.source),
             None => (spec.default, &Source::Default),
         };
-        let secret = spec.status == Status::Secret && !text.is_empty();
-        (if secret { REDACTED.to_owned() } else { redact(text) }, source)
+        let text = if spec.status == Status::Secret && !text.is_empty() { REDACTED.to_owned() } else { redact(text) };
+        (text, source)
     }
 
     /// Rows with a value of their own, in the order of the table.

@@ -10,7 +10,7 @@ mod watch;
 
 pub use calls::{Keys, Stored, pairs};
 pub(crate) use client::go_duration;
-pub use client::{Answer, Client, Error, Read};
+pub use client::{Answer, Client, Contact, Error, Read};
 pub use model::{AgentCheck, AgentService, Check, Entry, Node, Pair, Registration, Service};
 pub use position::{Position, Step};
 pub use watch::{Failure, Mode, Seen, Watch};

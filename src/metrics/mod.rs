@@ -9,6 +9,7 @@
 
 mod exposition;
 mod facade;
+mod live;
 pub mod names;
 mod prefix;
 mod process;
@@ -29,6 +30,7 @@ use http_body_util::Full;
 
 use crate::life;
 
+pub use live::Total;
 pub use prefix::{DEFAULT_PREFIX, PrefixError, expand_prefix};
 pub use push::{Addresses, Post, TARGETS as PUSH_TARGETS};
 pub use reference::reference;
@@ -86,13 +88,18 @@ struct Inner {
 impl Metrics {
     /// `shards`: number of workers. Nothing of the data plane is counted when no exporter is configured.
     pub fn new(config: &Config, shards: usize) -> Self {
-        Self::with_limit(config, shards, TARGETS_MAX)
+        Self::with_limit(config, shards, TARGETS_MAX, false)
     }
 
-    fn with_limit(config: &Config, shards: usize, limit: usize) -> Self {
+    /// As [`Metrics::new`], and counts without an exporter, too: there are pages that show it.
+    pub fn watched(config: &Config, shards: usize) -> Self {
+        Self::with_limit(config, shards, TARGETS_MAX, true)
+    }
+
+    fn with_limit(config: &Config, shards: usize, limit: usize, watched: bool) -> Self {
         facade::handle();
         let buckets = Arc::new(series::Buckets::new(&config.prometheus_buckets));
-        let enabled = !config.targets.is_empty();
+        let enabled = watched || !config.targets.is_empty();
         let (push, journal) = push::Push::new(config).unzip();
         Self(Arc::new(Inner {
             targets: targets::Targets::new(buckets.clone(), shards, limit, enabled, journal),

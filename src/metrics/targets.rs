@@ -177,6 +177,18 @@ impl Targets {
         report
     }
 
+    /// What is counted for each target, in no order.
+    pub(super) fn each(&self, mut see: impl FnMut(&Labels, &Reading)) {
+        let live: Vec<(Labels, Arc<Live>)> = {
+            let mut state = self.lock();
+            self.sweep(&mut state);
+            state.live.iter().map(|(labels, entry)| (labels.clone(), entry.live.clone())).collect()
+        };
+        for (labels, live) in &live {
+            see(labels, &live.series.read(&self.buckets));
+        }
+    }
+
     fn sweep(&self, state: &mut State) {
         if self.retired.swap(0, Ordering::Acquire) == 0 {
             return;

@@ -5,8 +5,10 @@
 
 mod consul;
 mod custom;
+mod disabled;
 mod file;
 mod fixed;
+mod preview;
 mod publish;
 mod start;
 mod status;
@@ -20,7 +22,10 @@ use std::time::Duration;
 
 use crate::route::{Route, Settings, Table};
 
+pub use self::consul::history::Past;
 pub use self::consul::overrides::{Override, Overrides, Written};
+pub use self::disabled::{Control, Disabled};
+pub use self::preview::Preview;
 pub use self::start::{Error, Registry, start};
 pub use self::status::{Change, RejectView, SourceStatus, Status, TableStatus, place};
 

@@ -25,6 +25,52 @@ pub struct Question {
     pub clients: Vec<IpAddr>,
 }
 
+impl Question {
+    /// Reads a URL as people write it: `https://host/path?query`, `host/path`, or `/path` for any host.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let url = url.trim();
+        let (tls, rest) = match url.split_once("://") {
+            None => (false, url),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("ws") => {
+                (false, rest)
+            }
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("wss") => {
+                (true, rest)
+            }
+            Some((scheme, _)) => {
+                return Err(format!("{:?} is no scheme of HTTP; write http:// or https://", super::excerpt(scheme)));
+            }
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        if host.is_empty() && path.is_empty() {
+            return Err("there is no URL; write https://host/path".to_owned());
+        }
+        if host.bytes().any(|b| b.is_ascii_whitespace() || b.is_ascii_control()) {
+            return Err(format!("{:?} is no host", super::excerpt(host)));
+        }
+        let (path, query) = match path.split_once('?') {
+            Some((path, query)) => (path, Some(query.to_owned())),
+            None => (path, None),
+        };
+        let path = if path.is_empty() { "/" } else { path };
+        Ok(Self { host: host.to_owned(), tls, path: path.to_owned(), query, clients: Vec::new() })
+    }
+
+    /// Takes a header of the request into account. Only some say anything about routing.
+    pub fn header(&mut self, name: &str, value: &str) {
+        let value = value.trim();
+        match name.trim().to_ascii_lowercase().as_str() {
+            "host" => self.host = value.to_owned(),
+            "x-forwarded-for" => {
+                self.clients.extend(value.split(',').filter_map(|one| one.trim().parse::<IpAddr>().ok()))
+            }
+            _ => {}
+        }
+    }
+}
+
 /// What becomes of a [`Question`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {

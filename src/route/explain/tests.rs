@@ -12,16 +12,31 @@ fn table(matcher: Matcher, text: &str) -> std::sync::Arc<Table> {
 }
 
 fn ask(url: &str) -> Question {
-    let (tls, rest) = match url.strip_prefix("https://") {
-        Some(rest) => (true, rest),
-        None => (false, url.strip_prefix("http://").unwrap_or(url)),
-    };
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let (path, query) = match path.split_once('?') {
-        Some((path, query)) => (path, Some(query.to_owned())),
-        None => (path, None),
-    };
-    Question { host: host.into(), tls, path: path.into(), query, clients: vec![] }
+    Question::parse(url).unwrap()
+}
+
+#[test]
+fn urls_as_people_write_them() {
+    for (url, host, tls, path, query) in [
+        ("http://h/p", "h", false, "/p", None),
+        ("HTTPS://user:word@h:8443/p?q=1#f", "h:8443", true, "/p", Some("q=1")),
+        ("h", "h", false, "/", None),
+        ("h?q", "h", false, "/", Some("q")),
+        ("/p/x", "", false, "/p/x", None),
+        (" wss://[::1]:1/ ", "[::1]:1", true, "/", None),
+    ] {
+        let got = ask(url);
+        let want =
+            Question { host: host.into(), tls, path: path.into(), query: query.map(Into::into), clients: vec![] };
+        assert_eq!(got, want, "{url}");
+    }
+    for url in ["", "   ", "ftp://h/", "http://", "http://a b/"] {
+        assert!(Question::parse(url).is_err(), "{url:?}");
+    }
+    let mut question = ask("http://h/");
+    question.header("HOST", " other ");
+    question.header("X-Forwarded-For", "10.0.0.1, unknown, ::1");
+    assert_eq!((question.host.as_str(), question.clients.len()), ("other", 2));
 }
 
 const ROUTES: &str = r#"
@@ -49,7 +64,6 @@ fn outcomes() {
         ("http://old.test/here/1?q=2", Outcome::Redirect, "old.test/here"),
         ("http://loop.test/", Outcome::NoRoute, ""),
         ("http://nobody.test/", Outcome::NoRoute, ""),
-        ("", Outcome::NoRoute, ""),
     ] {
         let got = explain(&table, &ask(url));
         assert_eq!(got.outcome, outcome, "{url}: {}", got.summary);
