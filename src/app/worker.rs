@@ -83,8 +83,10 @@ async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::Unbou
     let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, hook);
     let logger = access_log.map(|log| log.logger());
     let proxies = Proxies {
-        http: Rc::new(http::Worker::new(live, proxy, auth, pools, metrics, shard, logger)),
+        http: Rc::new(http::Worker::new(live, proxy, auth, pools, metrics.clone(), shard, logger)),
         tcp: Rc::new(tcp),
+        metrics,
+        shard,
     };
     let open = Rc::new(Open::default());
     let start = |socket| {
@@ -130,6 +132,8 @@ async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::Unbou
 struct Proxies {
     http: Rc<http::Worker>,
     tcp: Rc<tcp::Worker>,
+    metrics: Metrics,
+    shard: Shard,
 }
 
 async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
@@ -153,7 +157,8 @@ async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
     };
     listen::accept_until(listener, end, move |stream, remote| {
         let (edge, settings, worker, life) = (edge.clone(), settings.clone(), proxies.http.clone(), life.clone());
-        let lease = open.clone().lease();
+        // Counted in the metrics, and waited for at the end.
+        let lease = (open.clone().lease(), proxies.metrics.connection(proxies.shard));
         if is_tcp {
             let place = place.clone();
             tokio::task::spawn_local(async move {

@@ -228,6 +228,6 @@ async fn nobody_there_and_wrong_words_have_codes_of_their_own() {
     says(3, &["routes", "--consul", "127.0.0.1:1"]).await;
     says(2, &["routes", "too", "many"]).await;
     says(0, &["routes", "--help"]).await;
-    let (code, _, err) = ferrio(Path::new("/"), &["rout"]).await;
+    let (code, _, err) = ferrio(Path::new("/"), &["route"]).await;
     assert!(code == 2 && err.contains("Did you mean routes?"), "{err}");
 }

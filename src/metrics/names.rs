@@ -73,12 +73,39 @@ pub const OBSERVATIONS_DROPPED: &str = "ferrio_metrics_observations_dropped_tota
 /// Counter: targets that share a series because there are too many label sets.
 pub const SERIES_OVERFLOW: &str = "ferrio_metrics_series_overflow_total";
 
+/// Gauge {version}: always 1.
+pub const BUILD_INFO: &str = "ferrio_build_info";
+/// Counter: connections of clients.
+pub const CONNECTIONS: &str = "ferrio_connections_total";
+/// Gauge: those that are open.
+pub const CONNECTIONS_OPEN: &str = "ferrio_connections_open";
+/// Gauge: requests at targets whose answer is not over.
+pub const IN_FLIGHT: &str = "ferrio_requests_in_flight";
+/// Counter {code, service}: finished requests.
+pub const SERVICE_REQUESTS: &str = "ferrio_requests_total";
+/// Histogram {service}: how long they took.
+pub const SERVICE_SECONDS: &str = "ferrio_request_duration_seconds";
+/// Counter: requests and connections without a route.
+pub const NO_ROUTE: &str = "ferrio_no_route_total";
+/// Counter {code}: redirects that were answered.
+pub const REDIRECTS: &str = "ferrio_redirects_total";
+/// Gauge: open WebSocket connections.
+pub const WEBSOCKETS_OPEN: &str = "ferrio_websockets_open";
+/// Counter {kind}: accepted connections of TCP listeners.
+pub const TCP_CONNECTIONS: &str = "ferrio_tcp_connections_total";
+/// Counter {kind}: their targets that could not be reached.
+pub const TCP_FAILURES: &str = "ferrio_tcp_connect_failures_total";
+/// Gauge: when the last table was published, seconds since 1970.
+pub const REGISTRY_UPDATED: &str = "ferrio_registry_last_update_timestamp_seconds";
+/// Gauge {source}: when a route source last answered, seconds since 1970.
+pub const REGISTRY_CONTACT: &str = "ferrio_registry_last_contact_timestamp_seconds";
+/// Gauge: seconds from a change in the registry to the last table.
+pub const REGISTRY_LAG: &str = "ferrio_registry_lag_seconds";
+
 /// What the facade, and the reference page, need to know about a series.
 pub struct Own {
     pub name: &'static str,
     pub kind: Kind,
-    /// For the reference: `source, name`.
-    pub labels: &'static str,
     pub help: &'static str,
 }
 
@@ -143,25 +170,38 @@ pub const FAMILIES: &[Family] = &[
     Family { name: TCP_SNI_NO_ROUTE, kind: Kind::Counter, labels: "", help: "Such connections without a route." },
 ];
 
+/// Our own series about traffic, which workers count.
+pub const TRAFFIC: &[Own] = &[
+    Own { name: BUILD_INFO, kind: Kind::Gauge, help: "Always 1; the version is a label." },
+    Own { name: CONNECTIONS, kind: Kind::Counter, help: "Connections of clients." },
+    Own { name: CONNECTIONS_OPEN, kind: Kind::Gauge, help: "Open connections of clients." },
+    Own { name: IN_FLIGHT, kind: Kind::Gauge, help: "Requests that went to a target and are not over." },
+    Own {
+        name: SERVICE_REQUESTS,
+        kind: Kind::Counter,
+        help: "Finished requests; code none: the protocol was changed.",
+    },
+    Own { name: SERVICE_SECONDS, kind: Kind::Histogram, help: "How long requests took, in seconds." },
+    Own { name: NO_ROUTE, kind: Kind::Counter, help: "Requests and connections without a route." },
+    Own { name: REDIRECTS, kind: Kind::Counter, help: "Redirects that were answered." },
+    Own { name: WEBSOCKETS_OPEN, kind: Kind::Gauge, help: "Open WebSocket connections." },
+    Own {
+        name: TCP_CONNECTIONS,
+        kind: Kind::Counter,
+        help: "Accepted connections of TCP listeners; kind: tcp or sni.",
+    },
+    Own { name: TCP_FAILURES, kind: Kind::Counter, help: "Targets of such connections that could not be reached." },
+];
+
 /// Facts about the process, under the names that Prometheus clients use everywhere.
 pub const PROCESS: &[Own] = &[
-    Own {
-        name: "process_cpu_seconds_total",
-        kind: Kind::Counter,
-        labels: "",
-        help: "User and system CPU time in seconds.",
-    },
-    Own { name: "process_virtual_memory_bytes", kind: Kind::Gauge, labels: "", help: "Virtual memory in bytes." },
-    Own {
-        name: "process_start_time_seconds",
-        kind: Kind::Gauge,
-        labels: "",
-        help: "Start of the process, seconds since 1970.",
-    },
-    Own { name: "process_threads", kind: Kind::Gauge, labels: "", help: "Threads." },
-    Own { name: "process_resident_memory_bytes", kind: Kind::Gauge, labels: "", help: "Resident memory in bytes." },
-    Own { name: "process_open_fds", kind: Kind::Gauge, labels: "", help: "Open file descriptors." },
-    Own { name: "process_max_fds", kind: Kind::Gauge, labels: "", help: "Limit of open file descriptors." },
+    Own { name: "process_cpu_seconds_total", kind: Kind::Counter, help: "User and system CPU time in seconds." },
+    Own { name: "process_virtual_memory_bytes", kind: Kind::Gauge, help: "Virtual memory in bytes." },
+    Own { name: "process_start_time_seconds", kind: Kind::Gauge, help: "Start of the process, seconds since 1970." },
+    Own { name: "process_threads", kind: Kind::Gauge, help: "Threads." },
+    Own { name: "process_resident_memory_bytes", kind: Kind::Gauge, help: "Resident memory in bytes." },
+    Own { name: "process_open_fds", kind: Kind::Gauge, help: "Open file descriptors." },
+    Own { name: "process_max_fds", kind: Kind::Gauge, help: "Limit of open file descriptors." },
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,81 +213,60 @@ pub enum Kind {
 
 /// Our own series with their help texts.
 pub const OWN: &[Own] = &[
-    Own { name: REGISTRY_ERRORS, kind: Kind::Counter, labels: "source", help: "Failed reads of a route source." },
+    Own { name: REGISTRY_UPDATED, kind: Kind::Gauge, help: "When the last table was published, seconds since 1970." },
+    Own { name: REGISTRY_CONTACT, kind: Kind::Gauge, help: "When the source last answered, seconds since 1970." },
     Own {
-        name: REGISTRY_FAILING,
+        name: REGISTRY_LAG,
         kind: Kind::Gauge,
-        labels: "source",
-        help: "1 while the route source does not answer.",
+        help: "Seconds from the first change that is in the last table to it.",
     },
-    Own {
-        name: REGISTRY_REJECTS,
-        kind: Kind::Gauge,
-        labels: "",
-        help: "Route tags and override lines that could not be used.",
-    },
-    Own { name: REGISTRY_UPDATES, kind: Kind::Counter, labels: "", help: "Published routing tables." },
-    Own {
-        name: REGISTRY_BUILD_SECONDS,
-        kind: Kind::Gauge,
-        labels: "",
-        help: "Seconds to build the last routing table.",
-    },
-    Own { name: REGISTRY_ROUTES, kind: Kind::Gauge, labels: "", help: "Routes of the table." },
-    Own { name: REGISTRY_TARGETS, kind: Kind::Gauge, labels: "", help: "Targets of the table." },
-    Own {
-        name: CERT_NOT_AFTER,
-        kind: Kind::Gauge,
-        labels: "source, name",
-        help: "End of validity of a certificate, seconds since 1970.",
-    },
-    Own { name: CERT_CERTIFICATES, kind: Kind::Gauge, labels: "source", help: "Certificates that are served." },
-    Own {
-        name: CERT_INVALID,
-        kind: Kind::Gauge,
-        labels: "source",
-        help: "Served certificates that are expired or not yet valid.",
-    },
-    Own { name: CERT_PROBLEMS, kind: Kind::Gauge, labels: "source", help: "Certificate pairs that cannot be used." },
-    Own {
-        name: CERT_SOURCE_UP,
-        kind: Kind::Gauge,
-        labels: "source",
-        help: "1 while the last read of the certificate source succeeded.",
-    },
+    Own { name: REGISTRY_ERRORS, kind: Kind::Counter, help: "Failed reads of a route source." },
+    Own { name: REGISTRY_FAILING, kind: Kind::Gauge, help: "1 while the route source does not answer." },
+    Own { name: REGISTRY_REJECTS, kind: Kind::Gauge, help: "Route tags and override lines that could not be used." },
+    Own { name: REGISTRY_UPDATES, kind: Kind::Counter, help: "Published routing tables." },
+    Own { name: REGISTRY_BUILD_SECONDS, kind: Kind::Gauge, help: "Seconds to build the last routing table." },
+    Own { name: REGISTRY_ROUTES, kind: Kind::Gauge, help: "Routes of the table." },
+    Own { name: REGISTRY_TARGETS, kind: Kind::Gauge, help: "Targets of the table." },
+    Own { name: CERT_NOT_AFTER, kind: Kind::Gauge, help: "End of validity of a certificate, seconds since 1970." },
+    Own { name: CERT_CERTIFICATES, kind: Kind::Gauge, help: "Certificates that are served." },
+    Own { name: CERT_INVALID, kind: Kind::Gauge, help: "Served certificates that are expired or not yet valid." },
+    Own { name: CERT_PROBLEMS, kind: Kind::Gauge, help: "Certificate pairs that cannot be used." },
+    Own { name: CERT_SOURCE_UP, kind: Kind::Gauge, help: "1 while the last read of the certificate source succeeded." },
     Own {
         name: CERT_SOURCE_AGE,
         kind: Kind::Gauge,
-        labels: "source",
         help: "Seconds since the certificate source was read successfully.",
     },
-    Own {
-        name: CERT_SOURCE_ERRORS,
-        kind: Kind::Counter,
-        labels: "source",
-        help: "Failed reads of the certificate source.",
-    },
-    Own { name: TLS_HANDSHAKES, kind: Kind::Counter, labels: "listener, result", help: "TLS handshakes." },
-    Own { name: TLS_RESUMED, kind: Kind::Counter, labels: "listener", help: "TLS sessions that were resumed." },
-    Own {
-        name: TLS_CIPHERS,
-        kind: Kind::Counter,
-        labels: "listener, version, cipher",
-        help: "Successful TLS handshakes by cipher.",
-    },
-    Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, labels: "", help: "Lines of the access log that were lost." },
-    Own {
-        name: OBSERVATIONS_DROPPED,
-        kind: Kind::Counter,
-        labels: "",
-        help: "Observations that exporters that push have missed.",
-    },
-    Own {
-        name: SERIES_OVERFLOW,
-        kind: Kind::Counter,
-        labels: "",
-        help: "Targets that share a series: too many label sets.",
-    },
+    Own { name: CERT_SOURCE_ERRORS, kind: Kind::Counter, help: "Failed reads of the certificate source." },
+    Own { name: TLS_HANDSHAKES, kind: Kind::Counter, help: "TLS handshakes." },
+    Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
+    Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },
+    Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, help: "Lines of the access log that were lost." },
+    Own { name: OBSERVATIONS_DROPPED, kind: Kind::Counter, help: "Observations that exporters that push have missed." },
+    Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
+];
+
+/// The labels of our own series, for the reference page; a series that is not here has none.
+pub const LABELS: &[(&str, &str)] = &[
+    (BUILD_INFO, "version"),
+    (SERVICE_REQUESTS, "code, service"),
+    (SERVICE_SECONDS, "service"),
+    (REDIRECTS, "code"),
+    (TCP_CONNECTIONS, "kind"),
+    (TCP_FAILURES, "kind"),
+    (REGISTRY_CONTACT, "source"),
+    (REGISTRY_ERRORS, "source"),
+    (REGISTRY_FAILING, "source"),
+    (CERT_NOT_AFTER, "source, name"),
+    (CERT_CERTIFICATES, "source"),
+    (CERT_INVALID, "source"),
+    (CERT_PROBLEMS, "source"),
+    (CERT_SOURCE_UP, "source"),
+    (CERT_SOURCE_AGE, "source"),
+    (CERT_SOURCE_ERRORS, "source"),
+    (TLS_HANDSHAKES, "listener, result"),
+    (TLS_RESUMED, "listener"),
+    (TLS_CIPHERS, "listener, version, cipher"),
 ];
 
 /// fabio's `clean`: empty becomes `_`; dots and colons become `_`; lower case.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::names::{FAMILIES, Kind, OWN, Own, PROCESS, clean};
+use super::names::{FAMILIES, Kind, LABELS, OWN, Own, PROCESS, TRAFFIC, clean};
 
 /// As Markdown.
 pub fn reference() -> String {
@@ -13,9 +13,14 @@ pub fn reference() -> String {
         let kind = kind(family.kind);
         _ = writeln!(out, "| `{name}` | `PREFIX_{}` | {kind} | {} | {} |", clean(name), family.labels, family.help);
     }
-    for (title, series) in [("ferrio's own", OWN), ("The process", PROCESS)] {
+    for (title, series) in [
+        ("Traffic, under names of its own", TRAFFIC),
+        ("Routes, certificates and the rest", OWN),
+        ("The process", PROCESS),
+    ] {
         _ = write!(out, "\n## {title}\n\n| name | type | labels | meaning |\n| --- | --- | --- | --- |\n");
-        for Own { name, kind: of, labels, help } in series {
+        for Own { name, kind: of, help } in series {
+            let labels = LABELS.iter().find(|(of, _)| of == name).map_or("", |(_, labels)| *labels);
             _ = writeln!(out, "| `{name}` | {} | {labels} | {help} |", kind(*of));
         }
     }

@@ -450,6 +450,11 @@ impl Worker {
     fn report(&self, board: &Board, took: Duration, lag: Option<Duration>, rejects: Vec<Reject>, change: Change) {
         let (routes, targets) = self.table.size();
         metrics::counter!(names::REGISTRY_UPDATES).increment(1);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        metrics::gauge!(names::REGISTRY_UPDATED).set(now.as_secs_f64());
+        if let Some(lag) = lag {
+            metrics::gauge!(names::REGISTRY_LAG).set(lag.as_secs_f64());
+        }
         metrics::gauge!(names::REGISTRY_BUILD_SECONDS).set(took.as_secs_f64());
         metrics::gauge!(names::REGISTRY_REJECTS).set(rejects.len() as f64);
         metrics::gauge!(names::REGISTRY_ROUTES).set(routes as f64);
