@@ -4,6 +4,7 @@
 mod testing;
 
 mod access_log;
+mod commands;
 mod consul;
 mod headers;
 mod parsing;
@@ -12,6 +13,7 @@ mod proxy;
 mod readme;
 mod reports;
 mod routing;
+mod service;
 mod shutdown;
 mod targets;
 mod tcp;
