@@ -431,7 +431,7 @@ async fn everything_but_health_is_below_the_base_path() {
             for part in body.split(['"', '\'']).filter(|part| part.starts_with('/')) {
                 assert!(part.starts_with("/lb") || part == "/x", "{page} refers to {part}");
             }
-            assert!(body.contains("\"/lb/assets/app.js"), "{body}");
+            assert!(body.contains("\"/lb/assets/v1.2.3/app.js"), "{body}");
         }
     }
 }
