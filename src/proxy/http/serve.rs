@@ -26,6 +26,8 @@ pub struct Listener {
     pub idle_timeout: Duration,
     /// A client that has closed its sending side still gets its answer.
     pub half_close: bool,
+    /// Every request gets a redirect to the same URL with TLS at this port.
+    pub redirect: Option<u16>,
     /// Set on listeners with TLS.
     pub misdirected: Option<Misdirected>,
 }
