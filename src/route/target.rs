@@ -86,6 +86,11 @@ impl Route {
         self.identity
     }
 
+    /// The set of pages for our own errors about a target of this route.
+    pub fn page_set<'a>(&'a self, target: &'a Target) -> &'a str {
+        target.options.error_pages.as_deref().unwrap_or(&self.host)
+    }
+
     /// Would nobody see a difference, state aside?
     pub(super) fn same(&self, other: &Self) -> bool {
         let same = |(a, b): (&Target, &Target)| {
