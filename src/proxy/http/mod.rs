@@ -14,6 +14,7 @@ mod packed;
 mod record;
 mod request;
 mod serve;
+mod tunnel;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub use self::serve::{Listener, Misdirected, serve};
 use crate::access_log::Logger;
 use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
-use crate::net::{Clock, Peer};
+use crate::net::{Clock, Peer, Supplies};
 use crate::proxy::{Config, preamble};
 use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
 use crate::upstream::{self, Effort, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
@@ -49,6 +50,7 @@ pub struct Worker {
     pools: Pools,
     metrics: Metrics,
     shard: Shard,
+    supplies: Supplies,
     /// `None`: no access log.
     logger: Option<Rc<Logger>>,
 }
@@ -64,7 +66,7 @@ impl Worker {
         logger: Option<Logger>,
     ) -> Self {
         let rules = headers::Rules::new(&config);
-        Self { live, config, rules, auth, pools, metrics, shard, logger: logger.map(Rc::new) }
+        Self { live, config, rules, auth, pools, metrics, shard, supplies: Supplies::default(), logger: logger.map(Rc::new) }
     }
 }
 
@@ -82,7 +84,8 @@ struct Client {
 struct Tunnel {
     upgraded: Upgraded,
     record: Record,
-    _open: Option<OpenWebSocket>,
+    /// Set for WebSockets.
+    open: Option<OpenWebSocket>,
 }
 
 /// What is to be done with a request.
@@ -477,7 +480,7 @@ impl Client {
             record.status(head.status.as_u16());
             record.upgraded(websocket);
             let open = websocket.then(|| worker.metrics.http().websocket(worker.shard));
-            self.tunnel.replace(Some(Tunnel { upgraded, record, _open: open }));
+            self.tunnel.replace(Some(Tunnel { upgraded, record, open }));
             return Response::from_parts(head, Body::empty());
         }
         if !headers::settle_length(&mut head.headers) {

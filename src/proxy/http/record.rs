@@ -79,6 +79,11 @@ impl Record {
         }
     }
 
+    /// `idletimeout` of the route.
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
+        self.target.as_ref()?.options.idle_timeout
+    }
+
     /// Fields that may tell how a gRPC call went: those of the head or the trailers.
     pub(crate) fn fields(&mut self, fields: &HeaderMap) {
         if let Some(facts) = &mut self.facts
