@@ -20,7 +20,12 @@ pub(super) struct Publisher {
 
 impl Publisher {
     pub(super) fn new(live: Arc<LiveTable>, metrics: Metrics) -> Self {
-        Self { live, directory: Mutex::new(Directory::new(metrics)), error_pages: Mutex::default(), changed: watch::Sender::new(()) }
+        Self {
+            live,
+            directory: Mutex::new(Directory::new(metrics)),
+            error_pages: Mutex::default(),
+            changed: watch::Sender::new(()),
+        }
     }
 }
 

@@ -14,6 +14,8 @@ mod readme;
 mod reports;
 mod routing;
 mod shutdown;
+mod smuggling;
 mod targets;
 mod tcp;
 mod vocabulary;
+mod websocket;

@@ -146,10 +146,10 @@ async fn errors_have_pages_and_options_stand_in_consul() {
         json!({ "ID": id, "Name": id, "Address": "127.0.0.1", "Port": target.port(), "Tags": tags, "Meta": meta,
             "Check": { "TTL": "1h", "Status": "passing" } })
     };
-    consul.register(register("off", &["urlprefix-shop.example.com/ weight=0", "urlprefix-/off weight=0"], json!({}))).await;
     consul
-        .register(register("api", &["urlprefix-/api deny=ip:127.0.0.0/8 errorpages=api"], json!({})))
+        .register(register("off", &["urlprefix-shop.example.com/ weight=0", "urlprefix-/off weight=0"], json!({})))
         .await;
+    consul.register(register("api", &["urlprefix-/api deny=ip:127.0.0.0/8 errorpages=api"], json!({}))).await;
     consul
         .register(register(
             "web",
@@ -188,7 +188,8 @@ async fn errors_have_pages_and_options_stand_in_consul() {
         let length = body.len().to_string();
         assert_eq!((head.status, head.header("content-length")), (status, Some(length.as_str())), "{host}{path}");
     }
-    let grpc = proxy.raw("POST /off HTTP/1.1\r\nHost: h\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n").await;
+    let grpc =
+        proxy.raw("POST /off HTTP/1.1\r\nHost: h\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n").await;
     assert_eq!(grpc.text(), "");
 
     // All of it is watched.
@@ -203,7 +204,11 @@ async fn errors_have_pages_and_options_stand_in_consul() {
     })
     .await;
     consul
-        .register(register("web", &["urlprefix-/web options=web"], json!({ "ferrio-strip": "/web", "ferrio-prepend": "/new" })))
+        .register(register(
+            "web",
+            &["urlprefix-/web options=web"],
+            json!({ "ferrio-strip": "/web", "ferrio-prepend": "/new" }),
+        ))
         .await;
     until(PATIENCE, "metadata alone changes", async || {
         proxy.get("h", "/web/x").await;

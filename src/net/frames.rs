@@ -146,7 +146,13 @@ mod tests {
         for cut in 1..both.len() {
             let mut tracker = Frames::default();
             tracker.pass(&both[..cut]);
-            let rest = if cut < 16 { 16 - cut } else if cut == 16 { 0 } else { both.len() - cut };
+            let rest = if cut < 16 {
+                16 - cut
+            } else if cut == 16 {
+                0
+            } else {
+                both.len() - cut
+            };
             assert_eq!(tracker.rest(&both[cut..]), rest, "{cut}");
         }
         tracker.pass(&both);

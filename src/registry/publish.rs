@@ -214,9 +214,7 @@ impl Funnel {
             loop {
                 let since = {
                     let pending = self.feed.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
-                    pending
-                        .since
-                        .filter(|_| pending.services_known && pending.manual_known && !pending.named_awaited)
+                    pending.since.filter(|_| pending.services_known && pending.manual_known && !pending.named_awaited)
                 };
                 let Some((first, last)) = since else { break };
                 let until = due(applied, first, last);
@@ -401,12 +399,7 @@ impl Worker {
     fn parse(&self, instances: &[Instance]) -> Parsed {
         let mut all = Parsed::default();
         for instance in instances {
-            let parsed = route::parse_tags_with(
-                instance,
-                &self.setup.tag_prefix,
-                &self.setup.datacenter,
-                &self.named,
-            );
+            let parsed = route::parse_tags_with(instance, &self.setup.tag_prefix, &self.setup.datacenter, &self.named);
             all.entries.extend(parsed.entries);
             all.rejects.extend(parsed.rejects);
         }

@@ -261,7 +261,10 @@ impl Builder {
         let (mut routes, rejects) = self.assemble(source, &site.adds);
         let mut old = std::mem::take(&mut site.routes);
         for route in &mut routes {
-            let before = old.iter().position(|old| old.class == route.class && old.conditions == route.conditions).map(|at| old.swap_remove(at));
+            let before = old
+                .iter()
+                .position(|old| old.class == route.class && old.conditions == route.conditions)
+                .map(|at| old.swap_remove(at));
             match before {
                 Some(before) if before.same(route) => *route = before,
                 before => changes.push(Change { old: before, new: Some(route.clone()) }),

@@ -127,8 +127,10 @@ impl Draft {
         }
         let http = self.destination.scheme.class() == Class::Http && !self.source.path.is_empty();
         if options.conditions.is_some() && !http {
-            return Err("path=, method=, header=, query= and cookie= are for routes of HTTP requests, which have a path"
-                .to_owned());
+            return Err(
+                "path=, method=, header=, query= and cookie= are for routes of HTTP requests, which have a path"
+                    .to_owned(),
+            );
         }
         let add = Add {
             service: self.service,

@@ -53,9 +53,10 @@ impl ErrorPages {
 
     /// The page of a set, else of the one for everybody; that of the status, else of its family.
     pub fn page(&self, set: &str, status: u16) -> Option<&Bytes> {
-        [set, ""].into_iter().filter_map(|set| self.0.get(set)).find_map(|pages| {
-            pages.get(&Which::Status(status)).or_else(|| pages.get(&Which::Family(status / 100)))
-        })
+        [set, ""]
+            .into_iter()
+            .filter_map(|set| self.0.get(set))
+            .find_map(|pages| pages.get(&Which::Status(status)).or_else(|| pages.get(&Which::Family(status / 100))))
     }
 }
 

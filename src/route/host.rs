@@ -153,8 +153,7 @@ impl Host {
         let mut routes = Vec::new();
         self.http.each(|few| routes.extend(few.routes()));
         self.other.each(|route| routes.push(route));
-        routes
-            .sort_by(|a, b| b.path.cmp(&a.path).then(a.class.cmp(&b.class)).then_with(|| a.order_here(b)));
+        routes.sort_by(|a, b| b.path.cmp(&a.path).then(a.class.cmp(&b.class)).then_with(|| a.order_here(b)));
         routes
     }
 }

@@ -174,9 +174,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Bytes: `10485760`, `512k`, `10m`, `1g`.
 fn size(text: &str) -> Result<u64, String> {
-    let wrong = || {
-        format!("maxbody={:?} is no size; write bytes or a number with k, m or g, as in 10m", super::excerpt(text))
-    };
+    let wrong =
+        || format!("maxbody={:?} is no size; write bytes or a number with k, m or g, as in 10m", super::excerpt(text));
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().trim_end_matches('b') {
         "" => 0,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use super::command::Draft;
 use super::weight::parse_number;
-use super::{Command, Destination, Instance, Named, Origin, Parsed, Redirect, Scheme, Source, Weight, options, pending};
+use super::{
+    Command, Destination, Instance, Named, Origin, Parsed, Redirect, Scheme, Source, Weight, options, pending,
+};
 
 /// Reads the route tags of an instance. `datacenter` is the value of `$DC`.
 pub fn parse_tags(instance: &Instance, prefix: &str, datacenter: &str) -> Parsed {

@@ -55,9 +55,13 @@ mod tests {
 
     #[test]
     fn bytes_count_until_there_are_too_many() {
-        for (limit, sizes, fits) in
-            [(0, &[usize::MAX][..], true), (5, &[2, 3, 0], true), (5, &[6], false), (5, &[5, 1], false), (5, &[9, 0], false)]
-        {
+        for (limit, sizes, fits) in [
+            (0, &[usize::MAX][..], true),
+            (5, &[2, 3, 0], true),
+            (5, &[6], false),
+            (5, &[5, 1], false),
+            (5, &[9, 0], false),
+        ] {
             let allowance = Allowance::new(limit);
             let all = sizes.iter().all(|size| allowance.take(*size).is_ok());
             assert_eq!((all, allowance.is_exceeded()), (fits, !fits), "{limit} {sizes:?}");

@@ -66,7 +66,17 @@ impl Worker {
         logger: Option<Logger>,
     ) -> Self {
         let rules = headers::Rules::new(&config);
-        Self { live, config, rules, auth, pools, metrics, shard, supplies: Supplies::default(), logger: logger.map(Rc::new) }
+        Self {
+            live,
+            config,
+            rules,
+            auth,
+            pools,
+            metrics,
+            shard,
+            supplies: Supplies::default(),
+            logger: logger.map(Rc::new),
+        }
     }
 }
 

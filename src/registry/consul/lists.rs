@@ -379,14 +379,8 @@ mod tests {
             {"Node":"m","Address":"10.0.0.2","Services":[{"ID":"a1","Service":"a","Tags":null,"Address":"10.9.9.9","Port":80}]},
             {"Node":"o","Services":null}]"#;
         let shapes = shapes(text.as_bytes()).unwrap();
-        let expected = shape("n", "a1", "10.0.0.1", 80, ["x", "y"].into_iter(), [("b", "c")].into_iter()).wrapping_add(shape(
-            "m",
-            "a1",
-            "10.9.9.9",
-            80,
-            std::iter::empty(),
-            std::iter::empty(),
-        ));
+        let expected = shape("n", "a1", "10.0.0.1", 80, ["x", "y"].into_iter(), [("b", "c")].into_iter())
+            .wrapping_add(shape("m", "a1", "10.9.9.9", 80, std::iter::empty(), std::iter::empty()));
         assert_eq!(shapes.get("a"), Some(&expected));
         assert_eq!(shapes.len(), 1);
     }

@@ -143,12 +143,7 @@ fn methods(value: &str) -> Result<Vec<Method>, String> {
 }
 
 /// `Name`, `Name:value`, `Name~expression`, each perhaps behind `!`; several with `|` between them.
-fn fields<N>(
-    key: &str,
-    text: &str,
-    marks: &[char],
-    name: impl Fn(&str) -> Option<N>,
-) -> Result<Vec<Field<N>>, String> {
+fn fields<N>(key: &str, text: &str, marks: &[char], name: impl Fn(&str) -> Option<N>) -> Result<Vec<Field<N>>, String> {
     let mark = marks[0];
     text.split('|')
         .map(|part| {
@@ -223,9 +218,14 @@ mod tests {
     #[test]
     fn requests_and_conditions() {
         let mut headers = HeaderMap::new();
-        for (name, value) in
-            [("x-canary", "1"), ("x-two", "a"), ("x-two", " b "), ("cookie", "a=b; c=d=e"), ("cookie", "f"), ("x-e", "")]
-        {
+        for (name, value) in [
+            ("x-canary", "1"),
+            ("x-two", "a"),
+            ("x-two", " b "),
+            ("cookie", "a=b; c=d=e"),
+            ("cookie", "f"),
+            ("x-e", ""),
+        ] {
             headers.append(name, HeaderValue::from_static(value));
         }
         let query = Some("v=2&w=a%20b+c&empty=&bare&v=3");

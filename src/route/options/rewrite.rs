@@ -191,7 +191,10 @@ mod tests {
             "rewrite=(a{1000}){1000},/b",
         ] {
             let error = Rewrite::parse(&split(text)).unwrap_err();
-            assert!(error.contains("write") && error.contains("replace=") | error.contains("rewrite="), "{text}: {error}");
+            assert!(
+                error.contains("write") && error.contains("replace=") | error.contains("rewrite="),
+                "{text}: {error}"
+            );
         }
     }
 }

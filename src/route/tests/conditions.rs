@@ -83,8 +83,13 @@ fn there_may_be_nobody_left() {
     let table = build(Matcher::Prefix, "route add a /x http://a:1/ opts \"method=POST\"");
     assert_eq!(served(&table, "POST /x"), "a");
     assert_eq!(served(&table, "GET /x"), "");
-    let exact = build(Matcher::Prefix, "route add a /x http://a:1/ opts \"path=exact\"\nroute add b /ä http://a:1/ opts \"path=exact\"");
-    for (request, service) in [("GET /x", "a"), ("GET /x/", ""), ("GET /x?a", "a"), ("GET /%C3%A4", "b"), ("GET /%C3%A4a", "")] {
+    let exact = build(
+        Matcher::Prefix,
+        "route add a /x http://a:1/ opts \"path=exact\"\nroute add b /ä http://a:1/ opts \"path=exact\"",
+    );
+    for (request, service) in
+        [("GET /x", "a"), ("GET /x/", ""), ("GET /x?a", "a"), ("GET /%C3%A4", "b"), ("GET /%C3%A4a", "")]
+    {
         assert_eq!(served(&exact, request), service, "{request}");
     }
 }
@@ -192,7 +197,11 @@ fn options_from_elsewhere() {
     ] {
         assert_eq!(with(options, tag), want, "{tag}");
     }
-    for (tag, why) in [("urlprefix-/ options=missing", "\"missing\""), ("urlprefix-/ options=bad", "line 1"), ("urlprefix-/ options", "\"\"")] {
+    for (tag, why) in [
+        ("urlprefix-/ options=missing", "\"missing\""),
+        ("urlprefix-/ options=bad", "line 1"),
+        ("urlprefix-/ options", "\"\""),
+    ] {
         let got = with(&[], tag);
         assert!(got.starts_with("reject") && got.contains(why), "{tag}: {got}");
     }
