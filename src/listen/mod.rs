@@ -33,6 +33,8 @@ pub struct Config {
     pub proxy_trusted: Vec<ipnet::IpNet>,
     /// Keep serving a request whose client has closed its sending side (`halfclose`, new).
     pub half_close: bool,
+    /// Port to which plain HTTP is sent with TLS (`redirect=https`, `redirect=https:8443`, new).
+    pub redirect: Option<u16>,
     /// `strictmatch`: no certificate for the server name, no handshake.
     pub strict_match: bool,
     /// TLS version numbers as on the wire (0x0303); 0: not set.
