@@ -7,6 +7,7 @@ mod access_log;
 mod commands;
 mod consul;
 mod headers;
+mod packaging;
 mod parsing;
 mod policy;
 mod proxy;
