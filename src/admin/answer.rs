@@ -81,9 +81,12 @@ async fn dispatch(state: &Arc<State>, caller: &Caller, request: Request<Incoming
         "/api/stats" => return live::stats(state, &caller.life, query).await,
         "/api/events" => return live::events(state, &caller.life),
         "/api/config/effective" => return explain::ready_made(&state.views.effective_json, query),
-        "/routes" => return pages::routes(state),
+        "/plain" => return pages::plain(state).await,
         "/favicon.ico" => return error(StatusCode::NOT_FOUND, "404 page not found"),
         _ => {}
+    }
+    if pages::PAGES.contains(&below) {
+        return pages::app(state, "");
     }
     if let Some(name) = below.strip_prefix("/assets/") {
         return pages::asset(name);
@@ -110,7 +113,7 @@ async fn dispatch(state: &Arc<State>, caller: &Caller, request: Request<Incoming
         return forbidden();
     }
     if let Some(suffix) = page {
-        return pages::manual(state, suffix);
+        return pages::app(state, suffix);
     }
     let Some(suffix) = api else {
         return match *request.method() {

@@ -4,6 +4,7 @@
 mod testing;
 
 mod access_log;
+mod admin;
 mod commands;
 mod consul;
 mod headers;
