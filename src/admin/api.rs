@@ -195,7 +195,7 @@ pub(super) fn status(state: &State, query: Option<&str>) -> Answer {
         }
         object.end();
     });
-    array(object.key("changes"), status.changes.iter().take(STATUS_CHANGES), |out, change| change_json(out, change));
+    array(object.key("changes"), status.changes.iter().take(STATUS_CHANGES), change_json);
     object.end();
     json_answer(query, out)
 }
@@ -211,7 +211,7 @@ pub(super) fn timeline(state: &State, query: Option<&str>) -> Answer {
     let mut object = Object::new(&mut out);
     object.number("builds", status.builds as f64);
     let changes = status.changes.iter().filter(within).take(limit);
-    array(object.key("changes"), changes, |out, change| change_json(out, change));
+    array(object.key("changes"), changes, change_json);
     object.end();
     json_answer(query, out)
 }

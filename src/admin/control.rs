@@ -30,7 +30,7 @@ pub(super) async fn control(state: &State, action: &str, request: Request<Incomi
     if request.method() != Method::PUT {
         return not_allowed("PUT");
     }
-    if let Err(refusal) = input::may_change(state, request.headers()) {
+    if let Some(refusal) = input::refusal(state, request.headers()) {
         return refusal;
     }
     let body = match input::body(request, BODY_MAX).await {

@@ -35,7 +35,7 @@ pub(super) async fn history(state: &State, suffix: &str, query: Option<&str>) ->
 /// `{"suffix":"/x","value":"route add ..."}`: changes nothing, says what would change.
 pub(super) async fn preview(state: &State, request: Request<Incoming>) -> Answer {
     let query = request.uri().query().map(str::to_owned);
-    if let Err(refusal) = input::may_change(state, request.headers()) {
+    if let Some(refusal) = input::refusal(state, request.headers()) {
         return refusal;
     }
     let body: Bytes = match input::body(request, BODY_MAX).await {

@@ -12,21 +12,21 @@ use tokio::time::timeout;
 use super::answer::{Answer, error, forbidden};
 use super::{Access, State, hosts, origin};
 
-/// Whether somebody may change something: never with `ro`, and no page of another site.
-pub(super) fn may_change(state: &State, headers: &HeaderMap) -> Result<(), Answer> {
+/// Why somebody may not change something: never with `ro`, and no page of another site.
+pub(super) fn refusal(state: &State, headers: &HeaderMap) -> Option<Answer> {
     if state.config.access != Access::ReadWrite {
-        return Err(forbidden());
+        return Some(forbidden());
     }
     if !origin::is_ours(headers) {
-        return Err(error(StatusCode::FORBIDDEN, "Forbidden: the request comes from a page of another site"));
+        return Some(error(StatusCode::FORBIDDEN, "Forbidden: the request comes from a page of another site"));
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     // Programs say nothing about a page, and have no need of protection from one.
     let browser = headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site");
     if browser && !hosts::is_known(host, &state.config.hosts) {
-        return Err(error(StatusCode::FORBIDDEN, &unknown_host(host)));
+        return Some(error(StatusCode::FORBIDDEN, &unknown_host(host)));
     }
-    Ok(())
+    None
 }
 
 pub(super) fn unknown_host(host: &str) -> String {

@@ -48,7 +48,7 @@ pub(super) async fn read(state: &State, suffix: &str, query: Option<&str>) -> An
 
 /// Writes a text that parses, or any text with `?force=true`.
 pub(super) async fn write(state: &State, suffix: &str, request: Request<Incoming>) -> Answer {
-    if let Err(refusal) = input::may_change(state, request.headers()) {
+    if let Some(refusal) = input::refusal(state, request.headers()) {
         return refusal;
     }
     let force = target::value(request.uri().query(), "force") == Some("true");

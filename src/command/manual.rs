@@ -172,6 +172,7 @@ Leave the registry, finish what is under way (\fIproxy.shutdownwait\fR), end. A 
 .B SIGHUP
 Open the file of the access log again.
 .SH ENVIRONMENT
-\fIFABIO_PROXY_ADDR\fR or \fIPROXY_ADDR\fR sets the option \fIproxy.addr\fR, and so for all options. The variables of
+\fIFABIO_PROXY_ADDR\fR or \fIPROXY_ADDR\fR sets the option \fIproxy.addr\fR, and so for all options.
+\fIFERRIO_ADMIN\fR says where commands find the admin listener. The variables of
 Consul's own tools (\fICONSUL_HTTP_TOKEN\fR and others) count where the options say so.
 "#;

@@ -111,7 +111,7 @@ fn wait_for<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
 const JSON: (&str, &str, &str) = ("json", "", "JSON instead of text");
 const CFG: (&str, &str, &str) = ("cfg", "FILE", "properties file, or its URL, as for a start");
 const ADMIN: (&str, &str, &str) =
-    ("admin", "ADDR", "admin listener: host:port or URL; default: ui.addr of --cfg, else localhost:9998");
+    ("admin", "ADDR", "admin listener: host:port or URL; default: ui.addr of --cfg, FERRIO_ADMIN, else localhost:9998");
 const INSECURE: (&str, &str, &str) = ("insecure", "", "do not verify the certificate of the admin listener");
 const CONSUL: (&str, &str, &str) = ("consul", "ADDR", "ask Consul instead of a running ferrio");
 

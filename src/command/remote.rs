@@ -16,12 +16,15 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// By `--admin`, else by `ui.addr` of `--cfg`, else on this machine at the usual port.
+    /// By `--admin`, else by `ui.addr` of `--cfg`, else by `FERRIO_ADMIN`, else on this machine at the usual port.
     pub(super) fn of(arguments: &Arguments) -> Result<Self, Failure> {
         let base = match arguments.value("admin") {
             Some(addr) => base(addr)?,
             None if arguments.has("cfg") => configured(arguments)?,
-            None => DEFAULT.to_owned(),
+            None => match std::env::var("FERRIO_ADMIN").ok().filter(|addr| !addr.is_empty()) {
+                Some(addr) => base(&addr)?,
+                None => DEFAULT.to_owned(),
+            },
         };
         Self::new(base, arguments.has("insecure"))
     }

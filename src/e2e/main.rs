@@ -4,10 +4,12 @@
 mod testing;
 
 mod access_log;
+mod admin;
 mod commands;
 mod consul;
 mod headers;
 mod options;
+mod packaging;
 mod parsing;
 mod policy;
 mod proxy;

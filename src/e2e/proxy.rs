@@ -47,6 +47,12 @@ impl Start {
         self
     }
 
+    /// A file in its working directory.
+    pub(crate) fn file(mut self, name: &str, text: &str) -> Start {
+        self.files.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
     /// One worker: requests in a row meet the same pool of connections.
     pub(crate) fn one_worker(self) -> Start {
         self.property("runtime.gomaxprocs", 1)

@@ -333,9 +333,10 @@ mod tests {
     #[test]
     fn own_names_are_legal_and_unique() {
         let mut seen = std::collections::BTreeSet::new();
-        for own in OWN {
+        for own in OWN.iter().chain(TRAFFIC) {
             assert!(seen.insert(own.name), "{} twice", own.name);
             assert!(own.name.starts_with("ferrio_"), "{}", own.name);
+            assert!(LABELS.iter().filter(|(name, _)| *name == own.name).count() <= 1, "{}", own.name);
             assert_eq!(own.name.ends_with("_total"), own.kind == Kind::Counter, "{}", own.name);
             assert!(!own.help.is_empty(), "{}", own.name);
         }
@@ -345,7 +346,7 @@ mod tests {
     /// A name that stands somewhere else only would have no help, and nobody would find it.
     #[test]
     fn every_own_name_in_the_source_is_listed() {
-        let known: Vec<_> = OWN.iter().map(|own| own.name).collect();
+        let known: Vec<_> = OWN.iter().chain(TRAFFIC).map(|own| own.name).collect();
         let pattern = regex::Regex::new("\"(ferrio_[a-z0-9_]+)\"").unwrap();
         let mut folders = vec![std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")];
         let mut seen = 0;

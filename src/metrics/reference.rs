@@ -45,3 +45,6 @@ prefix is `metrics.prefix`, then `metrics.prometheus.subsystem` if there is one,
 (`statsd_raw`, `dogstatsd`, `graphite`, `stdout`, `circonus`) send them with dots and by `metrics.names`. Histograms are in
 seconds. ferrio's own series and facts about the process are shown by listeners with `proto=prometheus`.
 ";
+
+#[cfg(test)]
+mod tests;

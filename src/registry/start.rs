@@ -96,7 +96,8 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
             overrides = Overrides::new(client.clone(), &consul.kv_path);
             control = Control::new(Some((client.clone(), OwnKeys::new(&consul.kv_path))));
             agent = Some(client.clone());
-            consul::run(&mut tasks, client, consul, &feed, &board, &control, wanted, inbox).await?;
+            let ends = consul::Ends { feed: &feed, board: &board, control: &control };
+            consul::run(&mut tasks, client, consul, &ends, wanted, inbox).await?;
         }
         Backend::Static { routes, page } => fixed::give(&feed, routes, page),
         Backend::File { path, page } => {

@@ -1,6 +1,6 @@
 // Which page is shown, what keys do, light and dark, and the state of the connection.
 
-import { base, rate } from "./api.js";
+import { base, rate, writable } from "./api.js";
 import { dialog, h, note } from "./dom.js";
 import { listen, live } from "./live.js";
 
@@ -166,5 +166,8 @@ listen((kind) => {
     }
     sign.classList.toggle("on", live.connected);
 });
+
+// Without leave to change them there is nothing to see of overrides.
+if (!writable) document.querySelector(`#nav a[href="${base}/manual"]`)?.remove();
 
 show(true);

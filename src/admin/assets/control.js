@@ -7,7 +7,7 @@ import { listen } from "./live.js";
 export async function show(root) {
     const said = h("div", { "aria-live": "polite" });
     const body = h("div");
-    root.append(h("h1", {}, "Control"), !writable && note("plain", "Read only: with ui.access=rw these can be changed."), said, body);
+    root.append(h("h1", {}, "Control"), ...(writable ? [] : [note("plain", "Read only: with ui.access=rw these can be changed.")]), said, body);
 
     async function put(what, fields) {
         try {

@@ -1,6 +1,6 @@
 // What could not be used, why, and how to write it right.
 
-import { get, count } from "./api.js";
+import { base, count, encodePath, get, writable } from "./api.js";
 import { empty, h } from "./dom.js";
 import { listen } from "./live.js";
 
@@ -16,8 +16,9 @@ function place(reject) {
 }
 
 // The override page of a key, if it is one.
-function editor(reject) {
-    return reject.origin === "key" ? `${document.body.dataset.base}/manual` : null;
+function editor(reject, kvPath) {
+    if (reject.origin !== "key" || !writable || kvPath === null || !reject.key.startsWith(kvPath)) return null;
+    return `${base}/manual${encodePath(reject.key.slice(kvPath.length))}`;
 }
 
 export async function show(root) {
@@ -25,6 +26,7 @@ export async function show(root) {
     const found = h("span.found", { role: "status" });
     const body = h("div.cards");
     let rejects = [];
+    let kvPath = null;
 
     function draw() {
         const words = search.value.toLowerCase().split(/\s+/).filter((word) => word !== "");
@@ -38,7 +40,7 @@ export async function show(root) {
 
     function card(reject) {
         const [kind, name, detail] = place(reject);
-        const href = editor(reject);
+        const href = editor(reject, kvPath);
         return h("article.card", {},
             h("header", {}, h("span.badge", {}, kind), " ", href ? h("a", { href }, name) : h("strong", {}, name), h("span.soft", {}, detail && ` ${detail}`)),
             h("pre", { tabindex: "0", role: "group", "aria-label": "As written" }, reject.text),
@@ -50,6 +52,10 @@ export async function show(root) {
         draw();
     }
 
+    if (writable) {
+        const options = await get("/api/config/effective");
+        kvPath = options.find((one) => one.key === "registry.consul.kvpath")?.value.replace(/^\/+|\/+$/g, "") ?? null;
+    }
     search.addEventListener("input", draw);
     root.append(h("h1", {}, "Rejects"), h("p.lead", {}, "Tags and lines that are not served as written. Everything else is."), h("div.tools", {}, search, found), body);
     await load();

@@ -178,10 +178,10 @@ function targetRow(target) {
     return h("div.row", { title: wrong ? "The source must not contain a scheme: write host/path" : undefined },
         h(`span.cell.source${wrong ? ".wrong" : ""}`, { role: "cell", title: target.src }, wrong ? "\u26a0 " : "", sourceLink(target), target.route.class !== "http" && h("span.badge", {}, target.route.class)),
         h("span.cell.service", { role: "cell", title: target.service }, target.service),
-        h("span.cell.dst", { role: "cell", title: target.dst }, target.dst, target.opts && h("span.badge", { title: target.opts }, "opts")),
-        h("span.cell.number.share", { role: "cell" }, meter(target.share), h("span", {}, percent(target.share))),
+        h("span.cell.dst", { role: "cell", title: target.dst }, target.dst.replace(/(?<=[^/])\/$/, ""), target.opts && h("span.badge", { title: target.opts }, "opts")),
+        h("span.cell.number.share", { role: "cell" }, target.share < 1 && meter(target.share), h("span", {}, percent(target.share))),
         h("span.cell.health", { role: "cell", title }, h(`span.dot.${kind}`, { "aria-hidden": "true" }), h("span", {}, word)),
-        h("span.cell.number.requests", { role: "cell" }, sparkline(past, 56, 18), h("span", {}, rate(requests))),
+        h("span.cell.number.requests", { role: "cell" }, past.length > 0 && sparkline(past, 56, 18), h(requests === 0 ? "span.soft" : "span", {}, rate(requests))),
         h(`span.cell.number.errors${errors >= 0.05 ? ".bad" : errors >= 0.01 ? ".warn" : ""}`, { role: "cell" }, p50 === null && requests === 0 ? "\u2013" : percent(errors)),
         h("span.cell.number.p50", { role: "cell" }, time(p50, live.resolution)),
         h("span.cell.number.p99", { role: "cell" }, time(p99, live.resolution)));

@@ -29,17 +29,23 @@ use super::status::Board;
 use super::{ConsulConfig, Error};
 use crate::consul::Client;
 
+/// Where what Consul says goes.
+pub(super) struct Ends<'a> {
+    pub(super) feed: &'a Feed,
+    pub(super) board: &'a Board,
+    pub(super) control: &'a Control,
+}
+
 /// Starts everything that talks to Consul.
 pub(super) async fn run(
     tasks: &mut JoinSet<()>,
     client: Client,
     config: &ConsulConfig,
-    feed: &Feed,
-    board: &Board,
-    control: &Control,
+    ends: &Ends<'_>,
     aliases: watch::Receiver<Aliases>,
     orders: mpsc::Receiver<Order>,
 ) -> Result<(), Error> {
+    let Ends { feed, board, control } = *ends;
     let announce = config.announce.clone();
     match Announcer::new(client.clone(), announce, config.register, board.source("registration")).await {
         Ok(announcer) => {

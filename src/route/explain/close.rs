@@ -67,8 +67,8 @@ fn host_fits(host: &Host, name: &str, tls: bool) -> bool {
 /// How far a host is from the one that was asked for, if it is near at all.
 fn host_distance(key: &str, name: &str) -> Option<(u32, String)> {
     let (bare, asked) = (without_port(key), without_port(name));
-    if key.starts_with(':') {
-        return Some((4, format!("the route is for port {}", &key[1..])));
+    if let Some(port) = key.strip_prefix(':') {
+        return Some((4, format!("the route is for port {port}")));
     }
     if bare == asked {
         return Some((1, format!("the port differs: the route is for {key}, the request for {name}")));
@@ -81,10 +81,7 @@ fn host_distance(key: &str, name: &str) -> Option<(u32, String)> {
     if bare.strip_prefix("www.") == Some(asked) || asked.strip_prefix("www.") == Some(bare) {
         return Some((1, format!("the host is {key}, not {name}")));
     }
-    match edits(bare, asked, 2) {
-        Some(distance) => Some((1 + distance, format!("the host is {key}, not {name}"))),
-        None => None,
-    }
+    edits(bare, asked, 2).map(|distance| (1 + distance, format!("the host is {key}, not {name}")))
 }
 
 fn without_port(host: &str) -> &str {
