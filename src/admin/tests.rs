@@ -177,7 +177,7 @@ impl World {
         assert_eq!(parsed.rejects, []);
         let mut builder = Builder::new(Settings::default());
         builder.manual(parsed.entries);
-        self.table.store(Snapshot { table: builder.build().table, page: "".into() });
+        self.table.store(Snapshot { table: builder.build().table, page: "".into(), ..Snapshot::default() });
     }
 }
 
@@ -194,6 +194,7 @@ fn config(access: Access, path: &str) -> Config {
             proxy_header_timeout: Duration::ZERO,
             proxy_trusted: Vec::new(),
             half_close: false,
+            redirect: None,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,

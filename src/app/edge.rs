@@ -75,6 +75,7 @@ impl Edge {
             write_timeout: config.write_timeout,
             idle_timeout: if config.idle_timeout.is_zero() { config.read_timeout } else { config.idle_timeout },
             half_close: config.half_close,
+            redirect: config.redirect,
             misdirected: self.tls.clone().map(|tls| -> http::Misdirected {
                 Rc::new(move |server_name, authority| tls.store().is_misdirected(server_name, authority))
             }),

@@ -12,7 +12,9 @@ mod root;
 mod signals;
 mod tcp;
 mod tcp_log;
+mod user;
 mod views;
+mod watchdog;
 mod worker;
 
 use std::future::{Future as _, poll_fn};
@@ -31,13 +33,14 @@ use self::dynamic::{Doors, Dynamic};
 use self::edge::{Edge, Sources};
 use self::publish::Publisher;
 use self::signals::Signals;
+use self::watchdog::Pulses;
 use self::worker::{Setup, Socket, Sockets};
 use crate::access_log;
 use crate::auth::Auth;
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::fetch;
-use crate::life::{Life, Phase, Watch};
+use crate::life::{Life, Notify, Phase, Watch};
 use crate::listen::{self, Bound, Proto};
 use crate::metrics::Metrics;
 use crate::proxy::udp;
@@ -71,19 +74,27 @@ impl App {
         // The pages show what is counted, exporter or not.
         let watched = config.admin.as_ref().is_some_and(|admin| admin.access != crate::admin::Access::Closed);
         let metrics = if watched { Metrics::watched } else { Metrics::new }(&config.metrics, config.workers);
+        let mut inherited = listen::Inherited::from_env();
         let of = |proto| config.listeners.iter().filter(move |listener| listener.proto == proto);
         let dynamic = of(Proto::TcpDynamic).cloned().collect();
         let datagrams = of(Proto::Udp)
-            .map(|listener| Ok((listener.clone(), listen::bind_udp(listener, config.workers)?)))
+            .map(|listener| Ok((listener.clone(), listen::bind_udp(listener, config.workers, &mut inherited)?)))
             .collect::<Result<_, listen::Error>>()?;
-        let access_log = start_access_log(&config)?;
         let listeners = config
             .listeners
             .iter()
             .filter(|listener| !matches!(listener.proto, Proto::TcpDynamic | Proto::Udp))
-            .map(|listener| listen::bind(listener, if is_data_plane(listener) { config.workers } else { 1 }))
+            .map(|listener| {
+                let workers = if is_data_plane(listener) { config.workers } else { 1 };
+                listen::bind(listener, workers, &mut inherited)
+            })
             .collect::<Result<_, _>>()?;
-        let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1)).transpose().context("ui")?;
+        let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1, &mut inherited));
+        let admin = admin.transpose().context("ui")?;
+        inherited.done();
+        user::become_user(&config.user)?;
+        // By whoever will put it aside and open it again.
+        let access_log = start_access_log(&config)?;
         Ok(Self {
             config,
             live: Arc::default(),
@@ -105,7 +116,9 @@ impl App {
 
     /// Runs until a signal ends it. `Ok` is a clean end.
     pub async fn run(self) -> anyhow::Result<()> {
-        let mut signals = Signals::new(self.access_log.clone()).context("cannot listen to signals")?;
+        let notify = Notify::from_env();
+        let signals = Signals::new(self.access_log.clone(), notify.clone());
+        let mut signals = signals.context("cannot listen to signals")?;
         tokio::spawn(root::remind(self.config.insecure));
         let mut sources = Sources::new();
         for source in &self.config.cert_sources {
@@ -147,6 +160,7 @@ impl App {
         // Takes a moment, and must not take it from a worker.
         tokio::task::spawn_blocking(upstream::prepare);
         tracing::info!("Waiting for first routing table");
+        notify.status("waiting for the first routing table");
         tokio::select! {
             () = registry.ready() => {}
             signal = signals.end() => {
@@ -163,12 +177,17 @@ impl App {
             metrics,
             access_log: access_log.clone(),
             life: life.watch(),
+            pulses: Pulses::new(&notify, config.workers),
         };
         let (mut workers, doors) = open(config.workers, listeners, self.datagrams, &setup)?;
         for listener in dynamic {
             listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
         }
         life.advance(Phase::Serving);
+        notify.ready();
+        if let Some(pulses) = setup.pulses.clone() {
+            tokio::spawn(pulses.tell(notify.clone(), life.watch()));
+        }
         registry.announce().await;
         let signal = tokio::select! {
             signal = signals.end() => signal,
@@ -180,6 +199,7 @@ impl App {
             }
         };
         tracing::info!("Caught {signal}. Exiting");
+        notify.stopping();
         tokio::select! {
             () = shut_down(&config.life, &registry, &life, workers) => tracing::info!("Down"),
             signal = signals.end() => tracing::warn!("Caught {signal} again. Exiting at once"),
@@ -265,6 +285,11 @@ async fn watch_access_log(log: access_log::Log) {
             known = dropped;
         }
     }
+}
+
+/// Words that may stand in the first place of the command line.
+pub fn subcommands() -> Vec<&'static str> {
+    crate::command::COMMANDS.iter().map(|command| command.name).chain(["dev"]).collect()
 }
 
 fn control_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
@@ -400,8 +425,6 @@ async fn shut_down(
     }
 }
 
-/// Words that may stand in the first place of the command line.
-pub const SUBCOMMANDS: &[&str] = &["dev"];
 /// Watches, admin, metrics: mostly waiting.
 const CONTROL_THREADS: usize = 2;
 const PUBLISH_HANDSHAKES: Duration = Duration::from_secs(5);

@@ -14,6 +14,7 @@ mod effective;
 mod environment;
 mod expression;
 mod flags;
+mod inspect;
 mod json;
 mod kind;
 pub mod kvlist;
@@ -37,6 +38,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use effective::Effective;
+pub use inspect::{Inspection, Mistake, inspect};
 pub use json::pretty;
 pub use loader::load;
 pub use reference::reference;
@@ -60,6 +62,8 @@ pub struct Config {
     pub life: crate::life::Config,
     /// Data-plane threads (`runtime.gomaxprocs`, or the number of CPUs).
     pub workers: usize,
+    /// Who to become once the sockets are bound: `user` or `user:group`; empty: nobody else.
+    pub user: String,
     /// Only selects which warning root gets.
     pub insecure: bool,
     /// The whole of `/api/config` as JSON text in fabio's shape, secrets masked. Compact.

@@ -31,6 +31,16 @@ pub struct Config {
     pub tls: Tls,
 }
 
+impl Config {
+    /// Where it is, for people.
+    pub fn place(&self) -> String {
+        match self.addr.starts_with("unix://") {
+            true => self.addr.clone(),
+            false => format!("{}://{}{}", self.scheme, self.addr, self.path_prefix),
+        }
+    }
+}
+
 /// Sent as `X-Consul-Token`. Never part of a URL or a log.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Token {

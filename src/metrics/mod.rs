@@ -11,9 +11,11 @@ mod exposition;
 mod facade;
 mod live;
 pub mod names;
+mod own;
 mod prefix;
 mod process;
 mod push;
+mod reference;
 mod render;
 mod series;
 mod targets;
@@ -30,8 +32,10 @@ use http_body_util::Full;
 use crate::life;
 
 pub use live::Total;
+pub use own::OpenConnection;
 pub use prefix::{DEFAULT_PREFIX, PrefixError, expand_prefix};
 pub use push::{Addresses, Post, TARGETS as PUSH_TARGETS};
+pub use reference::reference;
 pub use series::Counter;
 pub use targets::TargetSeries;
 pub use traffic::{HttpSeries, OpenWebSocket, TcpSeries};
@@ -73,6 +77,7 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     buckets: Arc<series::Buckets>,
     targets: targets::Targets,
+    connections: own::Connections,
     http: HttpSeries,
     tcp: TcpSeries,
     tcp_sni: TcpSeries,
@@ -102,6 +107,7 @@ impl Metrics {
         Self(Arc::new(Inner {
             targets: targets::Targets::new(buckets.clone(), shards, limit, enabled, journal),
             buckets,
+            connections: own::Connections::new(shards),
             http: HttpSeries::new(shards, enabled),
             tcp: TcpSeries::new(shards),
             tcp_sni: TcpSeries::new(shards),
@@ -139,6 +145,7 @@ impl Metrics {
         if self.0.prometheus {
             render::write(&self.0, &mut writer);
         }
+        own::write(&self.0, &mut writer);
         process::write(&mut writer);
         let mut text = writer.finish();
         let handle = facade::handle();

@@ -137,7 +137,10 @@ struct State {
 impl Source {
     pub(super) fn good(&self, index: u64) {
         let mut state = self.state();
-        state.last_good = Some((SystemTime::now(), Instant::now()));
+        let now = SystemTime::now();
+        state.last_good = Some((now, Instant::now()));
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        metrics::gauge!(names::REGISTRY_CONTACT, "source" => self.0.name).set(seconds);
         state.index = index;
         if std::mem::take(&mut state.failures) > 0 {
             metrics::gauge!(names::REGISTRY_FAILING, "source" => self.0.name).set(0.0);

@@ -1,9 +1,11 @@
 //! Talking to targets: state that outlives a table, connecting, keeping connections, exchanging a request for a response.
 
+mod allowance;
 mod connect;
 mod directory;
 mod error;
 mod exchange;
+mod inbound;
 mod pool;
 mod tls;
 
@@ -12,6 +14,7 @@ use std::time::Duration;
 pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
 pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Upgraded};
+pub use inbound::Inbound;
 pub use pool::Pools;
 pub use tls::prepare;
 
