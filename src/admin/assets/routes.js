@@ -86,8 +86,8 @@ export async function show(place, { go }) {
         const said = [];
         if (!status.ready) said.push(note("bad", `Not ready: ${status.reason}.`));
         const down = status.sources.filter((source) => !source.up && source.failures > 0);
-        if (down.length > 0) said.push(note("bad", `No answer about ${down.map((source) => source.name).join(", ")}. The table stays as it was last known. `, h("a", { href: url("/consul") }, "See why")));
-        if (control.disabled.length > 0) said.push(note("warn", `${count(control.disabled.length, "service or instance is", "services or instances are")} disabled by hand. `, h("a", { href: url("/control") }, "See which")));
+        if (down.length > 0) said.push(note("bad", `No answer about ${down.map((source) => source.name).join(", ")}. The table stays as it was last known. `, h("a", { href: pageUrl("/consul") }, "See why")));
+        if (control.disabled.length > 0) said.push(note("warn", `${count(control.disabled.length, "service or instance is", "services or instances are")} disabled by hand. `, h("a", { href: pageUrl("/control") }, "See which")));
         banner.replaceChildren(...said);
     }
 
@@ -129,11 +129,11 @@ export async function show(place, { go }) {
     };
 }
 
-const url = (path) => document.body.dataset.base + path;
+const pageUrl = (path) => document.body.dataset.base + path;
 
 function tile(name, value, extra, kind = "", href) {
     const inside = [h("span.name", {}, name), h(`span.value${kind && `.${kind}`}`, {}, value ?? "\u2013"), extra];
-    return href ? h("a.tile", { href: url(href) }, inside) : h("div.tile", {}, inside);
+    return href ? h("a.tile", { href: pageUrl(href) }, inside) : h("div.tile", {}, inside);
 }
 
 async function load() {
@@ -176,9 +176,9 @@ function targetRow(target) {
     const past = live.targets.get(target.id)?.past ?? [];
     const wrong = /^https?:\//i.test(target.src);
     return h("div.row", { title: wrong ? "The source must not contain a scheme: write host/path" : undefined },
-        h(`span.cell.source${wrong ? ".wrong" : ""}`, { role: "cell", title: target.src }, wrong ? "\u26a0 " : "", sourceLink(target), target.route.class !== "http" && h("span.badge", {}, target.route.class)),
+        h(`span.cell.source${wrong ? ".wrong" : ""}`, { role: "cell", title: target.src }, h("span.text", {}, wrong ? "\u26a0 " : "", sourceLink(target)), target.route.class !== "http" && h("span.badge", {}, target.route.class)),
         h("span.cell.service", { role: "cell", title: target.service }, target.service),
-        h("span.cell.dst", { role: "cell", title: target.dst }, target.dst.replace(/(?<=[^/])\/$/, ""), target.opts && h("span.badge", { title: target.opts }, "opts")),
+        h("span.cell.dst", { role: "cell", title: target.dst }, h("span.text", {}, target.dst.replace(/(?<=[^/])\/$/, "")), target.opts && h("span.badge", { title: target.opts }, "opts")),
         h("span.cell.number.share", { role: "cell" }, target.share < 1 && meter(target.share), h("span", {}, percent(target.share))),
         h("span.cell.health", { role: "cell", title }, h(`span.dot.${kind}`, { "aria-hidden": "true" }), h("span", {}, word)),
         h("span.cell.number.requests", { role: "cell" }, past.length > 0 && sparkline(past, 56, 18), h(requests === 0 ? "span.soft" : "span", {}, rate(requests))),
