@@ -95,9 +95,10 @@ impl App {
     pub async fn run(self) -> anyhow::Result<()> {
         let mut signals = Signals::new(self.access_log.clone()).context("cannot listen to signals")?;
         tokio::spawn(root::remind(self.config.insecure));
-        let mut sources = Sources::new();
+        let client_headers = self.config.listeners.iter().any(|listener| listener.client_headers);
+        let mut sources = Sources { client_headers, ..Sources::default() };
         for source in &self.config.cert_sources {
-            sources.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
+            sources.certificates.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
         }
         let auth = Auth::start(&self.config.auth, &self.life.watch())?;
         let listeners: Vec<_> =

@@ -13,6 +13,7 @@ mod error;
 mod file;
 mod list;
 mod load;
+mod name;
 mod pair;
 mod report;
 mod source;

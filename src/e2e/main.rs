@@ -4,6 +4,7 @@
 mod testing;
 
 mod access_log;
+mod client_certificates;
 mod consul;
 mod headers;
 mod parsing;

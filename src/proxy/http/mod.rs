@@ -28,6 +28,7 @@ use self::body::Body;
 use self::compress::Wish;
 pub use self::compress::{Coding, Compression};
 use self::facts::Facts;
+pub use self::headers::ClientHeaders;
 use self::record::Record;
 use self::request::Asked;
 pub use self::serve::{Listener, Misdirected, serve};
@@ -139,6 +140,7 @@ impl Client {
             return Refusal::Misdirected.answer();
         }
         worker.rules.distrust(request.headers_mut(), &self.peer);
+        self.listener.client_headers.apply(request.headers_mut(), &self.peer);
         if let Some(name) = &worker.rules.request_id {
             request.headers_mut().insert(name.clone(), request_id());
         }

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::{Client, Tunnel, Worker, h2};
+use super::{Client, ClientHeaders, Tunnel, Worker, h2};
 use crate::life::{Phase, Watch};
 use crate::net::{Clock, Peer, Stream, Timed, tunnel};
 
@@ -26,6 +26,8 @@ pub struct Listener {
     pub idle_timeout: Duration,
     /// A client that has closed its sending side still gets its answer.
     pub half_close: bool,
+    /// What targets are told about the certificate of the client.
+    pub client_headers: ClientHeaders,
     /// Set on listeners with TLS.
     pub misdirected: Option<Misdirected>,
 }
