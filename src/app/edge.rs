@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
+use crate::cert::acme::Challenges;
 use crate::cert::{self, Demand};
 use crate::listen::tls::{AcceptError, Acceptor, Clients, handshake_limit};
 use crate::listen::{self, ClientAuth, Proto};
@@ -22,6 +23,7 @@ pub(super) struct Edge {
     config: listen::Config,
     tls: Option<Arc<Acceptor>>,
     client_headers: ClientHeaders,
+    challenges: Option<Arc<Challenges>>,
 }
 
 /// A connection whose client is known, and nothing else of it.
@@ -39,6 +41,8 @@ pub(super) struct Sources {
     pub(super) certificates: HashMap<String, Arc<cert::Source>>,
     /// Some listener tells targets about certificates of clients.
     pub(super) client_headers: bool,
+    /// Some source orders certificates, and its CA may ask on any listener.
+    pub(super) challenges: Option<Arc<Challenges>>,
 }
 
 impl Edge {
@@ -62,6 +66,9 @@ impl Edge {
                 for warning in warnings {
                     tracing::warn!("listener {}: {warning}", config.addr);
                 }
+                if let Some(challenges) = &sources.challenges {
+                    acceptor.answer_challenges(challenges.clone());
+                }
                 Some(acceptor)
             }
         };
@@ -70,7 +77,7 @@ impl Edge {
             (false, true) => ClientHeaders::Removed,
             (false, false) => ClientHeaders::Ordinary,
         };
-        Ok(Self { config, tls, client_headers })
+        Ok(Self { config, tls, client_headers, challenges: sources.challenges.clone() })
     }
 
     pub(super) fn http_listener(&self) -> http::Listener {
@@ -81,6 +88,10 @@ impl Edge {
             idle_timeout: if config.idle_timeout.is_zero() { config.read_timeout } else { config.idle_timeout },
             half_close: config.half_close,
             client_headers: self.client_headers,
+            challenge: self
+                .challenges
+                .clone()
+                .map(|challenges| -> http::Challenge { Rc::new(move |path| challenges.answer(path)) }),
             misdirected: self.tls.clone().map(|tls| -> http::Misdirected {
                 Rc::new(move |server_name, authority| tls.store().is_misdirected(server_name, authority))
             }),

@@ -1,5 +1,6 @@
 //! The only code that knows every part: build, bind, run, drain.
 
+mod certificates;
 pub mod dev;
 mod dynamic;
 mod edge;
@@ -95,10 +96,12 @@ impl App {
     pub async fn run(self) -> anyhow::Result<()> {
         let mut signals = Signals::new(self.access_log.clone()).context("cannot listen to signals")?;
         tokio::spawn(root::remind(self.config.insecure));
+        let orders = certificates::Orders::new(&self.config);
         let client_headers = self.config.listeners.iter().any(|listener| listener.client_headers);
-        let mut sources = Sources { client_headers, ..Sources::default() };
+        let mut sources = Sources { client_headers, challenges: orders.challenges(), ..Sources::default() };
         for source in &self.config.cert_sources {
-            sources.certificates.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
+            let started = cert::start_acme(source, &cert::Env::process(), orders.surroundings()).await?;
+            sources.certificates.insert(source.name.clone(), started);
         }
         let auth = Auth::start(&self.config.auth, &self.life.watch())?;
         let listeners: Vec<_> =
@@ -137,7 +140,7 @@ impl App {
             }
         }
         let setup = Setup {
-            live,
+            live: live.clone(),
             proxy: config.proxy.clone(),
             auth,
             upstream: config.upstream.clone(),
@@ -150,6 +153,7 @@ impl App {
             listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
         }
         life.advance(Phase::Serving);
+        orders.follow(live, tables, life.watch());
         registry.announce().await;
         let signal = tokio::select! {
             signal = signals.end() => signal,

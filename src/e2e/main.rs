@@ -4,6 +4,7 @@
 mod testing;
 
 mod access_log;
+mod acme;
 mod client_certificates;
 mod consul;
 mod headers;

@@ -11,8 +11,8 @@ mod policy;
 mod tests;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -23,6 +23,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use super::Config;
+use crate::cert::acme::{ALPN, Challenges};
 use crate::cert::{Asked, Authorities, Demand, Selection, Store};
 
 pub use count::{Counts, Outcome};
@@ -36,6 +37,8 @@ pub struct Acceptor {
     /// Handshakes under way.
     pending: AtomicUsize,
     limit: usize,
+    /// Of CAs. Not set: none are answered here.
+    challenges: OnceLock<Arc<Challenges>>,
 }
 
 /// Who may connect with what.
@@ -130,8 +133,14 @@ impl Acceptor {
             counts: Counts::default(),
             pending: AtomicUsize::new(0),
             limit: HANDSHAKES,
+            challenges: OnceLock::new(),
         };
         Ok((Arc::new(acceptor), policy.warnings))
+    }
+
+    /// From now on handshakes that are challenges of a CA are answered. To be called once.
+    pub fn answer_challenges(&self, challenges: Arc<Challenges>) {
+        let _ = self.challenges.set(challenges);
     }
 
     /// The certificates of this listener.
@@ -165,6 +174,19 @@ impl Acceptor {
 }
 
 impl Setup {
+    /// With this certificate and nothing else. Made for each such handshake: there is one in weeks.
+    fn for_challenge(&self, key: Arc<CertifiedKey>) -> Option<Arc<ServerConfig>> {
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&self.versions)
+            .ok()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Chosen(key)));
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Some(Arc::new(config))
+    }
+
     fn generation(&self) -> u64 {
         self.clients.as_ref().map_or(0, |clients| clients.authorities.generation())
     }

@@ -33,6 +33,8 @@ pub enum Outcome {
     Busy,
     /// The client went away.
     Closed,
+    /// A challenge of a CA, which was answered.
+    Challenge,
     /// No common version, suite or protocol, or not TLS as it should be.
     Failed,
 }
@@ -93,6 +95,7 @@ const OUTCOMES: &[(Outcome, &str)] = &[
     (Outcome::Timeout, "timeout"),
     (Outcome::Busy, "busy"),
     (Outcome::Closed, "closed"),
+    (Outcome::Challenge, "challenge"),
     (Outcome::Failed, "failed"),
 ];
 

@@ -19,6 +19,7 @@ use tokio_rustls::server::{StartHandshake, TlsStream};
 
 use super::count::Outcome;
 use super::{Acceptor, Chosen};
+use crate::cert::acme::ALPN;
 use crate::cert::{Asked, Facts, Selection};
 use crate::net::{ClientCertificate, TlsInfo};
 
@@ -32,6 +33,8 @@ pub enum AcceptError {
     Timeout,
     /// Too many handshakes under way.
     Busy,
+    /// A CA has seen what it wanted to see (RFC 8737).
+    Challenge(String),
     /// The client went away before it was done.
     Closed(io::Error),
     Tls(rustls::Error),
@@ -44,6 +47,7 @@ impl AcceptError {
             AcceptError::NoCertificate(_) => Outcome::NoCertificate,
             AcceptError::Timeout => Outcome::Timeout,
             AcceptError::Busy => Outcome::Busy,
+            AcceptError::Challenge(_) => Outcome::Challenge,
             AcceptError::Closed(_) => Outcome::Closed,
             AcceptError::Tls(
                 rustls::Error::NoCertificatesPresented
@@ -63,6 +67,7 @@ impl fmt::Display for AcceptError {
             AcceptError::NoCertificate(None) => f.write_str("no certificate for a client that names no server"),
             AcceptError::Timeout => f.write_str("TLS handshake not finished in time"),
             AcceptError::Busy => f.write_str("too many TLS handshakes at the same time"),
+            AcceptError::Challenge(name) => write!(f, "answered a challenge of a CA for {name:?}"),
             AcceptError::Closed(error) => write!(f, "closed during the TLS handshake: {error}"),
             AcceptError::Tls(error) => write!(f, "TLS handshake: {error}"),
         }
@@ -128,6 +133,13 @@ impl Acceptor {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let accepted = client_hello(&mut stream).await?;
+        if let Some(config) = self.challenge(&accepted) {
+            let name = accepted.client_hello().server_name().unwrap_or_default().to_owned();
+            let mut stream = StartHandshake::from_parts(accepted, stream).into_stream(config).await?;
+            // Nothing is ever said over such a connection.
+            let _ = stream.shutdown().await;
+            return Err(AcceptError::Challenge(name));
+        }
         let chosen = match self.choose(&accepted, local) {
             // Issued when it is first asked for.
             Err((_, AcceptError::NoCertificate(Some(name)))) if self.setup.store.issues() => {
@@ -146,6 +158,19 @@ impl Acceptor {
         let stream = StartHandshake::from_parts(accepted, stream).into_stream(config).await?;
         let info = info(stream.get_ref().1)?;
         Ok((stream, info))
+    }
+
+    /// Set if this handshake is a challenge of a CA that somebody waits for: such a client offers this protocol and no
+    /// other (RFC 8737 section 3).
+    fn challenge(&self, accepted: &Accepted) -> Option<Arc<ServerConfig>> {
+        let challenges = self.challenges.get()?;
+        let hello = accepted.client_hello();
+        let mut offered = hello.alpn()?;
+        if offered.next() != Some(ALPN) || offered.next().is_some() {
+            return None;
+        }
+        let key = challenges.certificate(hello.server_name()?)?;
+        self.setup.for_challenge(key)
     }
 
     /// The configuration for this client, or the alert that tells it why there is none.

@@ -31,7 +31,7 @@ use self::facts::Facts;
 pub use self::headers::ClientHeaders;
 use self::record::Record;
 use self::request::Asked;
-pub use self::serve::{Listener, Misdirected, serve};
+pub use self::serve::{Challenge, Listener, Misdirected, serve};
 use crate::access_log::Logger;
 use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
@@ -134,6 +134,12 @@ impl Client {
             Ok(Asked::Options) => return answer::options(),
             Err(refusal) => return refusal.answer(),
         };
+        // Before everything that a route says: the CA follows no rules of ours.
+        if let Some(challenge) = &self.listener.challenge
+            && let Some(text) = challenge(request.uri().path())
+        {
+            return answer::challenge(&text);
+        }
         if let (Some(misdirected), Some(tls)) = (&self.listener.misdirected, &self.peer.tls)
             && misdirected(tls.server_name.as_deref(), &host)
         {

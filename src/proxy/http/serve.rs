@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -28,9 +29,14 @@ pub struct Listener {
     pub half_close: bool,
     /// What targets are told about the certificate of the client.
     pub client_headers: ClientHeaders,
+    /// Set where challenges of a CA are answered.
+    pub challenge: Option<Challenge>,
     /// Set on listeners with TLS.
     pub misdirected: Option<Misdirected>,
 }
+
+/// What a CA that has sent a challenge wants to read at this path, if somebody waits for it (RFC 8555 section 8.3).
+pub type Challenge = Rc<dyn Fn(&str) -> Option<Arc<str>>>;
 
 /// Is a request for this authority on the wrong connection, one that was made for another server name?
 pub type Misdirected = Rc<dyn Fn(Option<&str>, &str) -> bool>;
