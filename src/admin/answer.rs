@@ -10,7 +10,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use super::target::{self, Path};
-use super::{Access, Health, State, api, manual, pages};
+use super::{Access, Health, State, api, certificates, manual, pages};
 
 pub(super) type Answer = Response<Full<Bytes>>;
 
@@ -56,6 +56,7 @@ async fn dispatch(state: &State, request: Request<Incoming>) -> Answer {
         "/api/version" => return text(TEXT, state.views.version),
         "/api/rejects" => return api::rejects(state, query),
         "/api/status" => return api::status(state, query),
+        "/api/certificates" => return certificates::certificates(state, query),
         "/routes" => return pages::routes(state),
         "/favicon.ico" => return error(StatusCode::NOT_FOUND, "404 page not found"),
         _ => {}

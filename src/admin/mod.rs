@@ -6,6 +6,7 @@
 
 mod answer;
 mod api;
+mod certificates;
 mod colors;
 mod json;
 mod manual;
@@ -20,6 +21,7 @@ mod views;
 
 use std::sync::Arc;
 
+pub use certificates::{CertificateSourceView, CertificateView, CertificatesView, TlsListenerView, WaitingView};
 pub use serve::{serve, serve_connection};
 pub use views::{BoxError, BoxFuture, Change, Health, Override, Overrides, SourceView, StatusView, Views, Written};
 

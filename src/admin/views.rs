@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::certificates::CertificatesView;
 use crate::route::{LiveTable, Reject};
 
 /// Windows into the other parts. All of them answer at once, except [`Overrides`].
@@ -14,6 +15,7 @@ pub struct Views {
     pub rejects: Arc<dyn Fn() -> Vec<Reject> + Send + Sync>,
     pub status: Arc<dyn Fn() -> StatusView + Send + Sync>,
     pub health: Arc<dyn Fn() -> Health + Send + Sync>,
+    pub certificates: Arc<dyn Fn() -> CertificatesView + Send + Sync>,
     /// `None`: the backend has no overrides.
     pub overrides: Option<Arc<dyn Overrides>>,
     /// `/api/config` as compact JSON, secrets masked.

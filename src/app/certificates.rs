@@ -1,4 +1,5 @@
-//! What certificate sources that order from a CA need of the rest: the names of the table, and who answers challenges.
+//! What certificates have to do with the rest: what is shown of them, and what sources that order from a CA need: the names
+//! of the table, and who answers challenges.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,8 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::cert::Kind;
+use super::edge::{Edge, Sources};
+use crate::admin::{CertificateSourceView, CertificateView, CertificatesView, WaitingView};
 use crate::cert::acme::{Challenges, Surroundings};
+use crate::cert::{self, Kind, Validity};
 use crate::config::Config;
 use crate::life::{Phase, Watch};
 use crate::listen::Proto;
@@ -67,6 +70,47 @@ impl Orders {
 
 /// Tables can change many times a second, and an order takes seconds anyway.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// What the admin pages show, as of when it is called.
+pub(super) fn view(sources: &Sources, edges: &[Arc<Edge>]) -> impl Fn() -> CertificatesView + Send + Sync + 'static {
+    let mut all: Vec<Arc<cert::Source>> = sources.certificates.values().cloned().collect();
+    all.sort_by(|a, b| a.name().cmp(b.name()));
+    let edges = edges.to_vec();
+    move || CertificatesView {
+        sources: all.iter().map(|source| source_view(source.report())).collect(),
+        listeners: edges.iter().filter_map(|edge| edge.view()).collect(),
+    }
+}
+
+fn source_view(report: cert::Report) -> CertificateSourceView {
+    let certificates = report.certificates.into_iter().map(|entry| CertificateView {
+        name: entry.name,
+        subject: entry.facts.subject,
+        issuer: entry.facts.issuer,
+        serial: entry.facts.serial,
+        names: entry.facts.names,
+        not_before: entry.facts.not_before,
+        not_after: entry.facts.not_after,
+        fingerprint: entry.facts.fingerprint,
+        state: match entry.validity {
+            Validity::Valid => "valid",
+            Validity::NotYet => "not yet valid",
+            Validity::Expired => "expired",
+        },
+    });
+    let waiting = report.waiting.into_iter();
+    CertificateSourceView {
+        name: report.name,
+        kind: report.kind,
+        place: report.place,
+        age: report.age,
+        changed: report.changed,
+        error: report.error,
+        certificates: certificates.collect(),
+        problems: report.problems.into_iter().map(|problem| (problem.name, problem.error.to_string())).collect(),
+        waiting: waiting.map(|each| WaitingView { name: each.name, reason: each.reason, next: each.next }).collect(),
+    }
+}
 
 /// Exact host names of HTTP routes, without ports. Those of TCP routes belong to targets that end TLS themselves.
 fn hosts(table: &Table) -> Vec<String> {

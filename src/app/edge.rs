@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
+use crate::admin::TlsListenerView;
 use crate::cert::acme::Challenges;
 use crate::cert::{self, Demand};
 use crate::listen::tls::{AcceptError, Acceptor, Clients, handshake_limit};
@@ -96,6 +97,18 @@ impl Edge {
                 Rc::new(move |server_name, authority| tls.store().is_misdirected(server_name, authority))
             }),
         }
+    }
+
+    /// `None`: TLS does not end here.
+    pub(super) fn view(&self) -> Option<TlsListenerView> {
+        let counts = self.tls.as_ref()?.counts();
+        Some(TlsListenerView {
+            addr: self.config.addr.clone(),
+            source: self.config.cert_source.clone().unwrap_or_default(),
+            resumed: counts.resumed(),
+            results: counts.results().collect(),
+            ciphers: counts.ciphers().collect(),
+        })
     }
 
     pub(super) fn publish_handshakes(&self) {

@@ -107,7 +107,7 @@ impl App {
         let listeners: Vec<_> =
             self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
         let admin: Option<_> = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
-        let edges = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
+        let edges: Vec<_> = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
         let dynamic = self.dynamic.into_iter().map(|config| Dynamic::new(config, &sources));
         let dynamic = dynamic.collect::<Result<Vec<_>, _>>()?;
         let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
@@ -122,7 +122,10 @@ impl App {
             tokio::spawn(watch_access_log(log.clone()));
         }
         if let (Some((bound, edge)), Some(admin)) = (admin, &config.admin) {
-            let state = views::state(admin, &config, &live, &registry, &life.watch());
+            let state = {
+                let certificates = certificates::view(&sources, &edges);
+                views::state(admin, &config, &live, &registry, &life.watch(), certificates)
+            };
             tracing::info!("Admin server access mode {:?}", admin.access.name());
             tracing::info!("Admin server listening on {:?}", bound.config.addr);
             pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;

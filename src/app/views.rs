@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use super::VERSION;
 use crate::admin::{
-    BoxError, BoxFuture, Change, Health, Override, Overrides, SourceView, State, StatusView, Views, Written,
+    BoxError, BoxFuture, CertificatesView, Change, Health, Override, Overrides, SourceView, State, StatusView, Views,
+    Written,
 };
 use crate::config::Config;
 use crate::life::{Phase, Watch};
@@ -19,6 +20,7 @@ pub(super) fn state(
     live: &Arc<LiveTable>,
     registry: &Arc<Registry>,
     life: &Watch,
+    certificates: impl Fn() -> CertificatesView + Send + Sync + 'static,
 ) -> Arc<State> {
     let (of_rejects, of_status, life) = (registry.clone(), registry.clone(), life.clone());
     let has_overrides = matches!(config.registry.backend, registry::Backend::Consul(_));
@@ -29,6 +31,7 @@ pub(super) fn state(
         rejects: Arc::new(move || of_rejects.status().table.rejects.to_vec()),
         status: Arc::new(move || status(&of_status.status())),
         health: Arc::new(move || health(life.phase())),
+        certificates: Arc::new(certificates),
         overrides,
         config_json: config.json.as_str().into(),
         version: VERSION,
