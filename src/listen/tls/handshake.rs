@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::server::{StartHandshake, TlsStream};
 
 use super::count::Outcome;
-use super::{Acceptor, Chosen};
+use super::{Acceptor, Chosen, WAITING};
 use crate::cert::acme::ALPN;
 use crate::cert::{Asked, Facts, Selection};
 use crate::net::{ClientCertificate, TlsInfo};
@@ -107,9 +107,9 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let accepted = match self.enter() {
+        let accepted = match enter(&self.pending, self.limit) {
             None => Err(AcceptError::Busy),
-            Some(_guard) => match tokio::time::timeout(limit, self.handshake(stream, local)).await {
+            Some(entered) => match tokio::time::timeout(limit, self.handshake(stream, local, entered)).await {
                 Ok(accepted) => accepted,
                 Err(_) => Err(AcceptError::Timeout),
             },
@@ -123,12 +123,12 @@ impl Acceptor {
         accepted
     }
 
-    fn enter(&self) -> Option<Entered<'_>> {
-        let entered = Entered(&self.pending);
-        (self.pending.fetch_add(1, Ordering::Relaxed) < self.limit).then_some(entered)
-    }
-
-    async fn handshake<IO>(&self, mut stream: IO, local: IpAddr) -> Result<(TlsStream<IO>, TlsInfo), AcceptError>
+    async fn handshake<'a, IO>(
+        &'a self,
+        mut stream: IO,
+        local: IpAddr,
+        mut entered: Entered<'a>,
+    ) -> Result<(TlsStream<IO>, TlsInfo), AcceptError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
@@ -143,7 +143,13 @@ impl Acceptor {
         let chosen = match self.choose(&accepted, local) {
             // Issued when it is first asked for.
             Err((_, AcceptError::NoCertificate(Some(name)))) if self.setup.store.issues() => {
+                // Vault may take its time: meanwhile this one is in nobody's way. It comes back whatever the limit says,
+                // because most of the work is done.
+                let Some(waiting) = enter(&self.waiting, WAITING) else { return Err(AcceptError::Busy) };
+                drop(entered);
                 self.setup.store.obtain(&name).await;
+                drop(waiting);
+                entered = Entered::new(&self.pending);
                 self.choose(&accepted, local).map_err(|(_, error)| (INTERNAL_ERROR, error))
             }
             chosen => chosen,
@@ -156,6 +162,7 @@ impl Acceptor {
             }
         };
         let stream = StartHandshake::from_parts(accepted, stream).into_stream(config).await?;
+        drop(entered);
         let info = info(stream.get_ref().1)?;
         Ok((stream, info))
     }
@@ -198,6 +205,20 @@ impl Acceptor {
 
 /// Counts as under way until it is dropped.
 struct Entered<'a>(&'a AtomicUsize);
+
+impl<'a> Entered<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+/// `None`: so many are there already.
+fn enter(count: &AtomicUsize, limit: usize) -> Option<Entered<'_>> {
+    let before = count.fetch_add(1, Ordering::Relaxed);
+    let entered = Entered(count);
+    (before < limit).then_some(entered)
+}
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
