@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
             _ => {
                 // Not repeated here: it may be the secret itself.
                 self.mistake(&format!(
-                    "{option} says where the secret is: write {option}=file:PATH or {option}=env:NAME"
+                    "{option} says where the secret is, never the secret itself: write file:PATH or env:NAME"
                 ));
                 None
             }

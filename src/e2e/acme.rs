@@ -1,5 +1,7 @@
 //! Certificates ordered from a CA that checks everything for real.
 
+#![allow(clippy::unwrap_used)]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -56,7 +56,7 @@ fn refusals() {
         ("cert=letsencrypt;table=false", "nothing to order"),
         ("cert=letsencrypt;table=no", "neither true nor false"),
         ("cert=letsencrypt;max=-1", "max is a number"),
-        ("cert=letsencrypt;secret=hunter2", "write secret=file:PATH"),
+        ("cert=letsencrypt;secret=hunter2", "write file:PATH or env:NAME"),
         ("cert=letsencrypt;eabkid=k", "needs both"),
         ("cert=letsencrypt;challenge=dns-01", "write any, http-01 or tls-alpn-01"),
         ("cert=letsencrypt;retry=0", "above 0"),

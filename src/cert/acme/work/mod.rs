@@ -291,7 +291,7 @@ impl Clerk {
             }
             Err(error) => error,
         };
-        if error.is_general() && !error.is_rate_limit() {
+        if error.is_general() && !error.is_rate_limit() && !error.is_about_replacing() {
             return Err(self.general(error).await);
         }
         let kept = if renewal { "; keeping the previous certificate" } else { "" };
@@ -318,11 +318,11 @@ impl Clerk {
 
     /// What to do about an error that concerns all names, beside trying later.
     async fn general(&self, error: Error) -> Error {
-        if let Error::Refused(problem) = &error {
-            if problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":accountDoesNotExist")) {
-                tracing::warn!("acme: the CA does not know the account any more; making a new one");
-                let _ = self.desk.storage.delete(ACCOUNT).await;
-            }
+        if let Error::Refused(problem) = &error
+            && problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":accountDoesNotExist"))
+        {
+            tracing::warn!("acme: the CA does not know the account any more; making a new one");
+            let _ = self.desk.storage.delete(ACCOUNT).await;
         }
         if let Some(again) = self.desk.http.take().again {
             let until = seconds(again).min(now() + PAUSE);

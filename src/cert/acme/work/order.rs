@@ -83,6 +83,10 @@ impl From<instant_acme::Error> for Error {
     fn from(error: instant_acme::Error) -> Self {
         match error {
             instant_acme::Error::Api(problem) => Error::Refused(Box::new(problem)),
+            // One order that does not get on, and what cannot be had for it, is no reason to give up the others.
+            error @ (instant_acme::Error::Timeout(_)
+            | instant_acme::Error::Unsupported(_)
+            | instant_acme::Error::Str(_)) => Error::Own(error.to_string()),
             other => Error::Ca(other.to_string()),
         }
     }
