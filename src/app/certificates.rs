@@ -72,14 +72,14 @@ impl Orders {
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// What the admin pages show, as of when it is called.
-pub(super) fn view(sources: &Sources, edges: &[Arc<Edge>]) -> impl Fn() -> CertificatesView + Send + Sync + 'static {
+pub(super) fn view(sources: &Sources, edges: &[Arc<Edge>]) -> Arc<dyn Fn() -> CertificatesView + Send + Sync> {
     let mut all: Vec<Arc<cert::Source>> = sources.certificates.values().cloned().collect();
     all.sort_by(|a, b| a.name().cmp(b.name()));
     let edges = edges.to_vec();
-    move || CertificatesView {
+    Arc::new(move || CertificatesView {
         sources: all.iter().map(|source| source_view(source.report())).collect(),
         listeners: edges.iter().filter_map(|edge| edge.view()).collect(),
-    }
+    })
 }
 
 fn source_view(report: cert::Report) -> CertificateSourceView {

@@ -19,7 +19,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use super::directory::Endpoint;
-use super::{Error, Pools};
+use super::{Error, Inbound, Pools};
 use crate::net::Stream;
 
 /// A connection to a target with its driver.
@@ -39,7 +39,7 @@ pub(super) struct Connection {
 pub struct RequestBody(Rc<Source>);
 
 struct Source {
-    incoming: RefCell<Option<Incoming>>,
+    incoming: RefCell<Option<Inbound>>,
     touched: Cell<bool>,
     /// Everything was taken.
     ended: Cell<bool>,
@@ -54,7 +54,7 @@ impl RequestBody {
     }
 
     /// `done` is called when the last byte has been read.
-    pub fn new(incoming: Incoming, done: impl FnOnce() + 'static) -> Self {
+    pub fn new(incoming: Inbound, done: impl FnOnce() + 'static) -> Self {
         if incoming.is_end_stream() {
             done();
             return Self::empty();
@@ -62,7 +62,7 @@ impl RequestBody {
         Self::from_source(Some(incoming), Some(Box::new(done)))
     }
 
-    fn from_source(incoming: Option<Incoming>, done: Option<Box<dyn FnOnce()>>) -> Self {
+    fn from_source(incoming: Option<Inbound>, done: Option<Box<dyn FnOnce()>>) -> Self {
         Self(Rc::new(Source {
             ended: Cell::new(incoming.is_none()),
             incoming: RefCell::new(incoming),
@@ -107,11 +107,11 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.incoming.borrow().as_ref().is_none_or(Incoming::is_end_stream)
+        self.0.incoming.borrow().as_ref().is_none_or(Inbound::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
     }
 }
 

@@ -21,7 +21,6 @@ use std::sync::Arc;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::uri::{Parts as UriParts, PathAndQuery};
 use http::{Request, Response, StatusCode, Uri, Version};
-use hyper::body::Incoming;
 
 use self::answer::Refusal;
 use self::body::Body;
@@ -38,7 +37,7 @@ use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::{Config, preamble};
 use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{self, Effort, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
+use crate::upstream::{self, Effort, Exchange, Inbound, Pools, RequestBody, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -117,7 +116,7 @@ struct Finish<'a> {
 }
 
 impl Client {
-    async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn handle(&self, request: Request<Inbound>) -> Response<Body> {
         let logger = self.worker.logger.as_ref();
         let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
         let response = self.respond(request, &mut facts).await;
@@ -127,7 +126,7 @@ impl Client {
     }
 
     /// Takes the facts if the request goes to a target.
-    async fn respond(&self, mut request: Request<Incoming>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
+    async fn respond(&self, mut request: Request<Inbound>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
         let worker = &*self.worker;
         let host = match request::asked(&mut request, worker.config.max_target_size) {
             Ok(Asked::Path(host)) => host,
@@ -186,7 +185,7 @@ impl Client {
     }
 
     /// Everything that looks at the table. Ends before anything is waited for.
-    fn plan(&self, request: &Request<Incoming>, host: &str) -> Plan {
+    fn plan(&self, request: &Request<Inbound>, host: &str) -> Plan {
         let worker = &*self.worker;
         let snapshot = worker.live.load();
         let cleaned = path::clean(request.uri().path());
@@ -210,7 +209,7 @@ impl Client {
     fn try_host(
         &self,
         snapshot: &Snapshot,
-        request: &Request<Incoming>,
+        request: &Request<Inbound>,
         host: &str,
         cleaned: &path::Cleaned<'_>,
         tls: bool,
@@ -274,7 +273,7 @@ impl Client {
             .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
     }
 
-    fn plan_forward(&self, request: &Request<Incoming>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
+    fn plan_forward(&self, request: &Request<Inbound>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
         let speaks_http = matches!(
             (target.destination.scheme, is_websocket(request.headers())),
             (Scheme::Http | Scheme::Https, _) | (Scheme::Ws | Scheme::Wss, true)
@@ -292,7 +291,7 @@ impl Client {
 
     async fn forward(
         &self,
-        request: Request<Incoming>,
+        request: Request<Inbound>,
         host: &str,
         forward: Forward,
         mut log: Option<Box<Facts>>,

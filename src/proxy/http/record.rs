@@ -27,6 +27,7 @@ impl Record {
     /// A request that goes to a target.
     pub(crate) fn new(target: Arc<TargetState>, shard: Shard, facts: Option<Box<Facts>>) -> Self {
         let begun = Instant::now();
+        target.series.begin(shard);
         Self { target: Some(target), shard, begun, status: CLIENT_GONE, upgraded: false, facts }
     }
 
