@@ -13,7 +13,9 @@ use hyper::body::Incoming;
 
 use super::body::Body;
 use super::target::{self, Path};
-use super::{Access, Health, State, api, control, explain, history, hosts, input, live, login, manual, pages};
+use super::{
+    Access, Health, State, api, certificates, control, explain, history, hosts, input, live, login, manual, pages,
+};
 use crate::life::Watch;
 
 pub(super) type Answer = Response<Body>;
@@ -76,6 +78,7 @@ async fn dispatch(state: &Arc<State>, caller: &Caller, request: Request<Incoming
         "/api/version" => return text(TEXT, state.views.version),
         "/api/rejects" => return api::rejects(state, query),
         "/api/status" => return api::status(state, query),
+        "/api/certificates" => return certificates::certificates(state, query),
         "/api/timeline" => return api::timeline(state, query),
         "/api/explain" => return explain::explain(state, query).await,
         "/api/stats" => return live::stats(state, &caller.life, query).await,

@@ -7,6 +7,7 @@
 mod answer;
 mod api;
 mod body;
+mod certificates;
 mod colors;
 mod control;
 mod explain;
@@ -29,6 +30,7 @@ mod views;
 
 use std::sync::Arc;
 
+pub use certificates::{CertificateSourceView, CertificateView, CertificatesView, TlsListenerView, WaitingView};
 pub use login::{Login, Refused};
 pub use serve::{serve, serve_connection};
 pub use views::{

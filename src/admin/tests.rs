@@ -37,6 +37,7 @@ struct Admin {
 struct World {
     table: Arc<LiveTable>,
     rejects: Mutex<Vec<Reject>>,
+    certificates: Mutex<CertificatesView>,
     status: Mutex<StatusView>,
     unready: Mutex<Option<String>>,
     keys: Mutex<BTreeMap<String, (String, u64)>>,
@@ -195,6 +196,8 @@ fn config(access: Access, path: &str) -> Config {
             proxy_trusted: Vec::new(),
             half_close: false,
             redirect: None,
+            client_auth: Default::default(),
+            client_headers: false,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,
@@ -239,7 +242,7 @@ async fn start_with(config: Config, overrides: bool) -> Admin {
     let world = Arc::new(World::default());
     let metrics = Metrics::watched(&counting(), 1);
     let seen = |world: &Arc<World>| world.clone();
-    let (a, b, c) = (seen(&world), seen(&world), seen(&world));
+    let (a, b, c, d) = (seen(&world), seen(&world), seen(&world), seen(&world));
     let views = Views {
         table: world.table.clone(),
         rejects: Arc::new(move || a.rejects.lock().unwrap().clone()),
@@ -248,6 +251,7 @@ async fn start_with(config: Config, overrides: bool) -> Admin {
             None => Health::Ready,
             Some(reason) => Health::Unready(reason.clone()),
         }),
+        certificates: Arc::new(move || d.certificates.lock().unwrap().clone()),
         overrides: if overrides { Some(world.clone()) } else { None },
         config_json: r#"{"UI":{"Title":"<t>&"},"Buckets":[0.005,10],"Peers":null,"Map":{}}"#.into(),
         effective_json: r#"[{"key":"ui.title","value":"<t>","source":"default"}]"#.into(),
@@ -338,6 +342,7 @@ async fn read_write_statuses() {
             ("/api/routes", 200),
             ("/api/version", 200),
             ("/api/rejects", 200),
+            ("/api/certificates", 200),
             ("/manual", 200),
             ("/manual/x/y", 200),
             ("/routes", 200),
@@ -371,6 +376,7 @@ async fn read_only_statuses() {
             ("/api/routes", 200),
             ("/api/version", 200),
             ("/api/rejects", 200),
+            ("/api/certificates", 200),
             ("/manual", 403),
             ("/manual/x", 403),
             ("/%6danual", 403),
@@ -553,6 +559,54 @@ async fn routes_to_the_letter() {
     admin.world.routes("route add svc-z /z http://1.2.3.4:80/");
     let body = admin.get("/api/routes").await.body;
     assert!(body.starts_with(r#"[{"service":"svc-z""#) && !body.contains("svc-a"), "{body}");
+}
+
+#[tokio::test]
+async fn certificates_to_the_letter() {
+    let admin = start(Access::ReadOnly, "").await;
+    assert_eq!(admin.get("/api/certificates").await.body, r#"{"sources":[],"listeners":[]}"#);
+    let certificate = CertificateView {
+        name: "a-cert.pem".into(),
+        subject: "CN=a,O=<b>".into(),
+        issuer: "CN=ca".into(),
+        serial: "0a:ff".into(),
+        names: vec!["a.test".into()],
+        not_before: 1_700_000_000,
+        not_after: 1_800_000_000,
+        fingerprint: "00ff".into(),
+        state: "valid",
+    };
+    let waiting = |next| WaitingView { name: "b.test".into(), reason: "refused".into(), next };
+    let source = CertificateSourceView {
+        name: "edge".into(),
+        kind: "acme",
+        place: "https://ca/dir".into(),
+        age: Some(Duration::from_millis(1500)),
+        changed: Some(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(7)),
+        error: Some("no answer".into()),
+        certificates: vec![certificate],
+        problems: vec![("x.pem".into(), "no key".into())],
+        waiting: vec![waiting(Some(9)), waiting(None)],
+    };
+    let listener = TlsListenerView {
+        addr: ":443".into(),
+        source: "edge".into(),
+        resumed: 1,
+        results: vec![("ok", 3), ("failed", 0)],
+        ciphers: vec![("tls13", "TLS13_AES_128_GCM_SHA256", 3)],
+    };
+    *admin.world.certificates.lock().unwrap() = CertificatesView { sources: vec![source], listeners: vec![listener] };
+    let want = concat!(
+        r#"{"sources":[{"name":"edge","type":"acme","place":"https://ca/dir","age":1.5,"changed":7,"error":"no answer","#,
+        r#""certificates":[{"name":"a-cert.pem","subject":"CN=a,O=\u003cb\u003e","issuer":"CN=ca","serial":"0a:ff","#,
+        r#""names":["a.test"],"notBefore":1700000000,"notAfter":1800000000,"fingerprint":"00ff","state":"valid"}],"#,
+        r#""problems":[{"name":"x.pem","reason":"no key"}],"#,
+        r#""waiting":[{"name":"b.test","reason":"refused","next":9},{"name":"b.test","reason":"refused"}]}],"#,
+        r#""listeners":[{"addr":":443","source":"edge","resumed":1,"handshakes":[{"result":"ok","count":3},"#,
+        r#"{"result":"failed","count":0}],"#,
+        r#""ciphers":[{"version":"tls13","cipher":"TLS13_AES_128_GCM_SHA256","count":3}]}]}"#,
+    );
+    assert_eq!(admin.get("/api/certificates").await.body, want);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::certificates::CertificatesView;
 use super::login::Login;
 use crate::metrics::Metrics;
 use crate::registry::{Disabled, Past, Preview};
@@ -17,6 +18,7 @@ pub struct Views {
     pub rejects: Arc<dyn Fn() -> Vec<Reject> + Send + Sync>,
     pub status: Arc<dyn Fn() -> StatusView + Send + Sync>,
     pub health: Arc<dyn Fn() -> Health + Send + Sync>,
+    pub certificates: Arc<dyn Fn() -> CertificatesView + Send + Sync>,
     /// `None`: the backend has no overrides.
     pub overrides: Option<Arc<dyn Overrides>>,
     /// `/api/config` as compact JSON, secrets masked.

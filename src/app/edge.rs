@@ -9,17 +9,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
+use crate::admin::TlsListenerView;
+use crate::cert::acme::Challenges;
 use crate::cert::{self, Demand};
 use crate::listen::tls::{AcceptError, Acceptor, Clients, handshake_limit};
-use crate::listen::{self, Proto};
+use crate::listen::{self, ClientAuth, Proto};
 use crate::net::proxy_protocol::{self, Header, Reader};
 use crate::net::{Peer, Rewind, Stream};
+use crate::proxy::http::ClientHeaders;
 use crate::proxy::{http, tcp};
 
 /// The outer side of one listener.
 pub(super) struct Edge {
     config: listen::Config,
     tls: Option<Arc<Acceptor>>,
+    client_headers: ClientHeaders,
+    challenges: Option<Arc<Challenges>>,
 }
 
 /// A connection whose client is known, and nothing else of it.
@@ -30,8 +35,16 @@ pub(super) struct Arrived {
     pub(super) bound: SocketAddr,
 }
 
-/// Certificate sources by name.
-pub(super) type Sources = HashMap<String, Arc<cert::Source>>;
+/// What listeners have in common.
+#[derive(Default)]
+pub(super) struct Sources {
+    /// Certificate sources by name.
+    pub(super) certificates: HashMap<String, Arc<cert::Source>>,
+    /// Some listener tells targets about certificates of clients.
+    pub(super) client_headers: bool,
+    /// Some source orders certificates, and its CA may ask on any listener.
+    pub(super) challenges: Option<Arc<Challenges>>,
+}
 
 impl Edge {
     /// Fails if the settings of the listener leave no TLS that could be spoken.
@@ -50,22 +63,36 @@ impl Edge {
         sources: &Sources,
         protocols: &'static [&'static [u8]],
     ) -> anyhow::Result<Self> {
-        let source = config.cert_source.as_ref().and_then(|name| sources.get(name));
+        let source = config.cert_source.as_ref().and_then(|name| sources.certificates.get(name));
         let tls = match (&config.cert_source, source) {
             (None, _) => None,
             // Never served in the clear what was meant to be encrypted.
             (Some(name), None) => anyhow::bail!("listener {}: there is no certificate source {name:?}", config.addr),
             (Some(_), Some(source)) => {
-                let clients = source.authorities().map(|authorities| Clients { authorities, demand: Demand::Required });
+                let demand = match config.client_auth {
+                    ClientAuth::Required => Some(Demand::Required),
+                    ClientAuth::Optional => Some(Demand::Optional),
+                    ClientAuth::Off => None,
+                };
+                let clients = source.authorities().zip(demand);
+                let clients = clients.map(|(authorities, demand)| Clients { authorities, demand });
                 let (acceptor, warnings) = Acceptor::new(&config, source.store(), clients, protocols)
                     .map_err(|error| anyhow::anyhow!("listener {}: {error}", config.addr))?;
                 for warning in warnings {
                     tracing::warn!("listener {}: {warning}", config.addr);
                 }
+                if let Some(challenges) = &sources.challenges {
+                    acceptor.answer_challenges(challenges.clone());
+                }
                 Some(acceptor)
             }
         };
-        Ok(Self { config, tls })
+        let client_headers = match (config.client_headers, sources.client_headers) {
+            (true, _) => ClientHeaders::Set,
+            (false, true) => ClientHeaders::Removed,
+            (false, false) => ClientHeaders::Ordinary,
+        };
+        Ok(Self { config, tls, client_headers, challenges: sources.challenges.clone() })
     }
 
     pub(super) fn http_listener(&self) -> http::Listener {
@@ -76,10 +103,27 @@ impl Edge {
             idle_timeout: if config.idle_timeout.is_zero() { config.read_timeout } else { config.idle_timeout },
             half_close: config.half_close,
             redirect: config.redirect,
+            client_headers: self.client_headers,
+            challenge: self
+                .challenges
+                .clone()
+                .map(|challenges| -> http::Challenge { Rc::new(move |path| challenges.answer(path)) }),
             misdirected: self.tls.clone().map(|tls| -> http::Misdirected {
                 Rc::new(move |server_name, authority| tls.store().is_misdirected(server_name, authority))
             }),
         }
+    }
+
+    /// `None`: TLS does not end here.
+    pub(super) fn view(&self) -> Option<TlsListenerView> {
+        let counts = self.tls.as_ref()?.counts();
+        Some(TlsListenerView {
+            addr: self.config.addr.clone(),
+            source: self.config.cert_source.clone().unwrap_or_default(),
+            resumed: counts.resumed(),
+            results: counts.results().collect(),
+            ciphers: counts.ciphers().collect(),
+        })
     }
 
     pub(super) fn publish_handshakes(&self) {

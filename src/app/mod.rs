@@ -1,5 +1,6 @@
 //! The only code that knows every part: build, bind, run, drain.
 
+mod certificates;
 pub mod dev;
 mod dynamic;
 mod edge;
@@ -120,15 +121,18 @@ impl App {
         let signals = Signals::new(self.access_log.clone(), notify.clone());
         let mut signals = signals.context("cannot listen to signals")?;
         tokio::spawn(root::remind(self.config.insecure));
-        let mut sources = Sources::new();
+        let orders = certificates::Orders::new(&self.config);
+        let client_headers = self.config.listeners.iter().any(|listener| listener.client_headers);
+        let mut sources = Sources { client_headers, challenges: orders.challenges(), ..Sources::default() };
         for source in &self.config.cert_sources {
-            sources.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
+            let started = cert::start_acme(source, &cert::Env::process(), orders.surroundings()).await?;
+            sources.certificates.insert(source.name.clone(), started);
         }
         let auth = Auth::start(&self.config.auth, &self.life.watch())?;
         let listeners: Vec<_> =
             self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
         let admin: Option<_> = self.admin.map(|bound| with_pages(bound, &sources)).transpose().context("ui")?;
-        let edges = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
+        let edges: Vec<_> = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
         let dynamic = self.dynamic.into_iter().map(|config| Dynamic::new(config, &sources));
         let dynamic = dynamic.collect::<Result<Vec<_>, _>>()?;
         let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
@@ -150,6 +154,7 @@ impl App {
                 auth: auth.clone(),
                 log: self.log.clone(),
                 life: life.watch(),
+                certificates: certificates::view(&sources, &edges),
             };
             let state = views::state(admin, &config, parts);
             tracing::info!("Admin server access mode {:?}", admin.access.name());
@@ -170,7 +175,7 @@ impl App {
             }
         }
         let setup = Setup {
-            live,
+            live: live.clone(),
             proxy: config.proxy.clone(),
             auth,
             upstream: config.upstream.clone(),
@@ -184,6 +189,7 @@ impl App {
             listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
         }
         life.advance(Phase::Serving);
+        orders.follow(live, tables, life.watch());
         notify.ready();
         if let Some(pulses) = setup.pulses.clone() {
             tokio::spawn(pulses.tell(notify.clone(), life.watch()));

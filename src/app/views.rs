@@ -7,7 +7,8 @@ use super::login::Gate;
 use super::operations::{Draining, Switchboard};
 use super::{VERSION, log};
 use crate::admin::{
-    BoxError, BoxFuture, Change, Health, Login, Override, Overrides, SourceView, State, StatusView, Views, Written,
+    BoxError, BoxFuture, CertificatesView, Change, Health, Login, Override, Overrides, SourceView, State, StatusView,
+    Views, Written,
 };
 use crate::auth::Auth;
 use crate::config::Config;
@@ -24,11 +25,12 @@ pub(super) struct Parts {
     pub(super) auth: Arc<Auth>,
     pub(super) log: Option<log::Handle>,
     pub(super) life: Watch,
+    pub(super) certificates: Arc<dyn Fn() -> CertificatesView + Send + Sync>,
 }
 
 /// The state of the admin listener.
 pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts) -> Arc<State> {
-    let Parts { live, registry, metrics, auth, log, life } = parts;
+    let Parts { live, registry, metrics, auth, log, life, certificates } = parts;
     let (of_rejects, of_status) = (registry.clone(), registry.clone());
     let has_overrides = matches!(config.registry.backend, registry::Backend::Consul(_));
     let overrides: Option<Arc<dyn Overrides>> = if has_overrides {
@@ -44,6 +46,7 @@ pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts)
         rejects: Arc::new(move || of_rejects.status().table.rejects.to_vec()),
         status: Arc::new(move || status(&of_status)),
         health: Arc::new(move || health(life.phase(), &draining)),
+        certificates,
         overrides,
         config_json: config.json.as_str().into(),
         effective_json: serde_json::to_string(&config.effective).unwrap_or_default().into(),

@@ -17,6 +17,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use tokio::sync::watch;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::revocation_list::CertificateRevocationList;
 
@@ -29,11 +30,12 @@ use super::store::now;
 #[derive(Debug)]
 pub struct Authorities {
     current: ArcSwap<Set>,
+    /// Counts the sets.
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct Set {
-    generation: u64,
     required: Arc<dyn ClientCertVerifier>,
     optional: Arc<dyn ClientCertVerifier>,
 }
@@ -51,18 +53,23 @@ pub enum Demand {
 impl Authorities {
     /// `upgrade`: issuer name of certificates that may sign although they do not say so (`caupgcn`).
     pub(super) fn new(blobs: &Blobs, upgrade: Option<&str>) -> Result<Self, Error> {
-        Ok(Self { current: ArcSwap::from_pointee(parse(blobs, upgrade, 0)?) })
+        Ok(Self { current: ArcSwap::from_pointee(parse(blobs, upgrade)?), changes: watch::Sender::new(0) })
     }
 
     pub(super) fn replace(&self, blobs: &Blobs, upgrade: Option<&str>) -> Result<(), Error> {
-        let next = parse(blobs, upgrade, self.generation() + 1)?;
-        self.current.store(Arc::new(next));
+        self.current.store(Arc::new(parse(blobs, upgrade)?));
+        self.changes.send_modify(|count| *count += 1);
         Ok(())
     }
 
     /// Changes with each new set.
     pub fn generation(&self) -> u64 {
-        self.current.load().generation
+        *self.changes.borrow()
+    }
+
+    /// Hears of each new set.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// For the current set.
@@ -75,7 +82,7 @@ impl Authorities {
     }
 }
 
-fn parse(blobs: &Blobs, upgrade: Option<&str>, generation: u64) -> Result<Set, Error> {
+fn parse(blobs: &Blobs, upgrade: Option<&str>) -> Result<Set, Error> {
     let mut anchors = RootCertStore::empty();
     let mut subjects = Vec::new();
     let mut known = HashSet::new();
@@ -130,7 +137,7 @@ fn parse(blobs: &Blobs, upgrade: Option<&str>, generation: u64) -> Result<Set, E
         known: known.clone(),
         subjects: subjects.clone(),
     };
-    Ok(Set { generation, required: Arc::new(verifier(true)), optional: Arc::new(verifier(false)) })
+    Ok(Set { required: Arc::new(verifier(true)), optional: Arc::new(verifier(false)) })
 }
 
 fn parsed(der: &[u8]) -> Result<X509Certificate<'_>, PairError> {

@@ -10,6 +10,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::error::PairError;
+use super::name;
 
 /// A usable certificate under the name that its source gives it.
 #[derive(Clone, Debug)]
@@ -32,6 +33,7 @@ pub struct Pair {
 /// What a certificate says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
+    /// As in RFC 4514: `CN=a,O=b`, ASCII, with escapes.
     pub subject: String,
     pub issuer: String,
     /// Hex, as in most tools: `0a:ff`.
@@ -53,8 +55,8 @@ impl Facts {
         let (_, certificate) =
             X509Certificate::from_der(der).map_err(|error| PairError::Certificate(error.to_string()))?;
         let mut facts = Facts {
-            subject: certificate.subject().to_string(),
-            issuer: certificate.issuer().to_string(),
+            subject: name::text(certificate.subject()),
+            issuer: name::text(certificate.issuer()),
             serial: certificate.raw_serial_as_string(),
             not_before: certificate.validity().not_before.timestamp(),
             not_after: certificate.validity().not_after.timestamp(),

@@ -4,6 +4,7 @@
 //! puts whole sets into its [`Store`]. The data plane only looks into the store, which takes no lock. A source that fails
 //! keeps the last good set; a pair that cannot be used costs itself.
 
+pub mod acme;
 mod authorities;
 mod blobs;
 mod certificate;
@@ -13,6 +14,7 @@ mod error;
 mod file;
 mod list;
 mod load;
+mod name;
 mod pair;
 mod report;
 mod source;
@@ -33,8 +35,8 @@ pub use blobs::Problem;
 pub use certificate::{Certificate, Facts, Pair};
 pub use env::Env;
 pub use error::{Error, PairError};
-pub use report::{Entry, Report, Validity};
-pub use source::{Source, start};
+pub use report::{Entry, Report, Validity, Waiting};
+pub use source::{Source, start, start_acme};
 pub use store::{Asked, Selection, Store};
 
 /// One entry of `proxy.cs` that a listener refers to.
@@ -67,6 +69,8 @@ pub enum Kind {
     Vault { cert: String, client_ca: Option<String> },
     /// Issue path.
     VaultPki { cert: String, client_ca: Option<String> },
+    /// Ordered from a CA. `client_ca` is a PEM file.
+    Acme { config: Box<acme::Config>, client_ca: Option<PathBuf> },
 }
 
 impl Kind {
@@ -79,6 +83,7 @@ impl Kind {
             Kind::Consul { .. } => "consul",
             Kind::Vault { .. } => "vault",
             Kind::VaultPki { .. } => "vault-pki",
+            Kind::Acme { .. } => "acme",
         }
     }
 }

@@ -31,6 +31,9 @@ struct State {
     reported: HashSet<String>,
     /// Names with a gauge.
     gauges: HashSet<String>,
+    waiting: Vec<Waiting>,
+    /// Why nothing can be ordered.
+    trouble: Option<String>,
 }
 
 /// What to show about a source.
@@ -44,6 +47,8 @@ pub struct Report {
     pub certificates: Vec<Entry>,
     /// Pairs that cannot be used; an older certificate may be served in place of one.
     pub problems: Vec<Problem>,
+    /// Names that should have a certificate, or a newer one, and why they do not.
+    pub waiting: Vec<Waiting>,
     /// Why the last read failed or was not taken into service.
     pub error: Option<String>,
     /// Time since the last successful read; `None`: there was none yet.
@@ -51,6 +56,15 @@ pub struct Report {
     pub checked: Option<SystemTime>,
     /// When the served set changed last.
     pub changed: Option<SystemTime>,
+}
+
+/// A name whose order failed or was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub name: String,
+    pub reason: String,
+    /// When it is tried again, seconds since 1970.
+    pub next: Option<i64>,
 }
 
 /// One served certificate.
@@ -99,7 +113,8 @@ impl Shared {
             place: self.place.clone(),
             certificates: self.store.certificates().iter().map(entry).collect(),
             problems: state.problems.clone(),
-            error: state.error.clone().or_else(|| state.kept.clone()),
+            waiting: state.waiting.clone(),
+            error: state.error.clone().or_else(|| state.trouble.clone()).or_else(|| state.kept.clone()),
             age: state.checked.map(|(at, _)| at.elapsed()),
             checked: state.checked.map(|(_, at)| at),
             changed: state.changed,
@@ -161,6 +176,27 @@ impl Shared {
         tracing::info!("cert: Store has certificates for {names} (source {})", self.name);
     }
 
+    #[cfg_attr(not(feature = "acme"), allow(dead_code))]
+    pub(super) fn wait(&self, waiting: Vec<Waiting>) {
+        self.state().waiting = waiting;
+    }
+
+    /// Nothing can be ordered, for this reason; `None`: it can again. Told once.
+    #[cfg_attr(not(feature = "acme"), allow(dead_code))]
+    pub(super) fn trouble(&self, reason: Option<String>) {
+        let mut state = self.state();
+        if reason != state.trouble {
+            match &reason {
+                Some(reason) => tracing::error!("acme: Cannot order certificates: {reason} (source {})", self.name),
+                None => tracing::info!("acme: certificates can be ordered again (source {})", self.name),
+            }
+        }
+        if reason.is_some() {
+            metrics::counter!(names::CERT_SOURCE_ERRORS, "source" => self.name.clone()).increment(1);
+        }
+        state.trouble = reason;
+    }
+
     /// Takes these certificates into service, whatever was there.
     pub(super) fn replace(&self, certificates: Vec<Certificate>) {
         self.store.replace(certificates);
@@ -199,7 +235,11 @@ impl Shared {
         gauge(names::CERT_PROBLEMS, state.problems.len() as f64);
         gauge(
             names::CERT_SOURCE_UP,
-            if state.error.is_none() && state.kept.is_none() && state.checked.is_some() { 1.0 } else { 0.0 },
+            if state.error.is_none() && state.trouble.is_none() && state.kept.is_none() && state.checked.is_some() {
+                1.0
+            } else {
+                0.0
+            },
         );
         if let Some((at, _)) = state.checked {
             gauge(names::CERT_SOURCE_AGE, at.elapsed().as_secs_f64());

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::acme::{self, Surroundings};
 use super::authorities::Authorities;
 use super::blobs::{Blobs, Maker};
 use super::certificate::sha256;
@@ -35,10 +36,20 @@ pub struct Source {
 /// cannot be loaded. Everything else is tried again and again; the first set is waited for a moment, so that listeners
 /// begin with it when all is well.
 pub async fn start(config: &CertSource, env: &Env) -> Result<Arc<Source>, Error> {
+    start_acme(config, env, None).await
+}
+
+/// As [`start`], for sources that order certificates as well.
+pub async fn start_acme(
+    config: &CertSource,
+    env: &Env,
+    surroundings: Option<Surroundings>,
+) -> Result<Arc<Source>, Error> {
     let (reading, authorities) = loaders(config, env)?;
     let place = match &reading {
         Reading::Sets(loader) => loader.place(),
         Reading::OnDemand { vault, path } => vault.place(path),
+        Reading::Orders(config) => config.directory.clone(),
     };
     let shared = Arc::new(Shared::new(config.name.clone(), config.kind.word(), place));
     let mut tasks = Tasks::default();
@@ -63,9 +74,43 @@ pub async fn start(config: &CertSource, env: &Env) -> Result<Arc<Source>, Error>
             shared.store.set_issuer(issuer);
             tasks.spawn(work);
         }
+        Reading::Orders(acme) => {
+            let Some(surroundings) = surroundings else {
+                return Err(Error::Place(format!("source {}: nothing here answers challenges", config.name)));
+            };
+            start_orders(&acme, config.refresh, env, surroundings, &shared, &mut tasks).await?;
+        }
     }
     tasks.spawn(observe(shared.clone()));
     Ok(Arc::new(Source { shared, authorities, _tasks: tasks }))
+}
+
+#[cfg(feature = "acme")]
+async fn start_orders(
+    config: &acme::Config,
+    refresh: Duration,
+    env: &Env,
+    surroundings: Surroundings,
+    shared: &Arc<Shared>,
+    tasks: &mut Tasks,
+) -> Result<(), Error> {
+    let mut work = acme::start(config, refresh.max(AGAIN), env, surroundings, shared.clone()).await?;
+    tasks.spawn(work.follow);
+    tasks.spawn(work.issue);
+    let _ = tokio::time::timeout(FIRST, work.delivered.wait_for(|done| *done)).await;
+    Ok(())
+}
+
+#[cfg(not(feature = "acme"))]
+async fn start_orders(
+    _config: &acme::Config,
+    _refresh: Duration,
+    _env: &Env,
+    _surroundings: Surroundings,
+    shared: &Arc<Shared>,
+    _tasks: &mut Tasks,
+) -> Result<(), Error> {
+    Err(Error::Place(format!("source {}: this program was built without type=acme (feature acme)", shared.name)))
 }
 
 type Loader = Box<dyn Load>;
@@ -74,6 +119,7 @@ type Loader = Box<dyn Load>;
 enum Reading {
     Sets(Loader),
     OnDemand { vault: Arc<Vault>, path: String },
+    Orders(Box<acme::Config>),
 }
 
 /// For the certificates, and for the authorities of clients if there are to be any.
@@ -115,6 +161,10 @@ fn loaders(config: &CertSource, env: &Env) -> Result<(Reading, Option<Loader>), 
             let secrets = |path: &String| Box::new(Secrets::new(vault.clone(), path, REFRESH)) as Loader;
             let authorities = client_ca.as_ref().map(secrets);
             return Ok((Reading::OnDemand { vault, path: cert.clone() }, authorities));
+        }
+        Kind::Acme { config, client_ca } => {
+            let authorities = client_ca.as_ref().map(|path| Box::new(Files::single(path, refresh)) as Loader);
+            return Ok((Reading::Orders(config.clone()), authorities));
         }
     };
     Ok((Reading::Sets(loader), authorities))

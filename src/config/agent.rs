@@ -47,7 +47,7 @@ pub(crate) fn backend(
     })
 }
 
-fn client(settings: &mut Settings, environment: &Environment) -> Option<consul::Config> {
+pub(super) fn client(settings: &mut Settings, environment: &Environment) -> Option<consul::Config> {
     let values = settings.values.clone();
     let (scheme, addr, path_prefix) = match address(&values.registry_consul_addr) {
         Ok(parts) => parts,

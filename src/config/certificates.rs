@@ -1,14 +1,16 @@
 //! Certificate sources: `proxy.cs`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::cert;
 
+use super::environment::Environment;
 use super::kvlist::{self, Map};
 use super::settings::Settings;
 use super::suggest::near;
-use super::{duration, pending};
+use super::{acme, duration, pending};
 
 /// One entry, whether a listener refers to it or not.
 #[derive(Clone, PartialEq)]
@@ -22,6 +24,8 @@ pub(crate) struct Entry {
     pub(crate) vault_fetch_token: String,
     pub(crate) header: Option<(String, String)>,
     pub(crate) refresh: i64,
+    /// Further options of `type=acme`, as written.
+    pub(crate) acme: BTreeMap<String, String>,
 }
 
 /// Locators may hold tokens.
@@ -39,6 +43,7 @@ pub(crate) enum Kind {
     Consul,
     Vault,
     VaultPki,
+    Acme,
 }
 
 impl Kind {
@@ -70,7 +75,7 @@ pub(crate) fn parse(settings: &mut Settings, text: &str) -> Vec<Entry> {
 }
 
 /// The source as its part wants it, checked as far as can be done before anything is loaded.
-pub(crate) fn used(settings: &mut Settings, entry: &Entry) -> cert::CertSource {
+pub(crate) fn used(settings: &mut Settings, entry: &Entry, environment: &Environment) -> cert::CertSource {
     if pending::CERT_TYPES.contains(&entry.kind.word()) {
         settings.mistake(
             KEY,
@@ -112,6 +117,10 @@ pub(crate) fn used(settings: &mut Settings, entry: &Entry) -> cert::CertSource {
             Kind::Consul => cert::Kind::Consul { cert, client_ca },
             Kind::Vault => cert::Kind::Vault { cert, client_ca },
             Kind::VaultPki => cert::Kind::VaultPki { cert, client_ca },
+            Kind::Acme => cert::Kind::Acme {
+                config: Box::new(acme::config(settings, entry, environment)),
+                client_ca: client_ca.map(PathBuf::from),
+            },
         },
         refresh: duration::positive(entry.refresh),
         header: entry.header.clone(),
@@ -129,8 +138,11 @@ fn entry(settings: &mut Settings, map: &Map) -> Option<Entry> {
     }
     let text = |option: &str| map.get(option).unwrap_or_default().to_owned();
     let name = text("cs");
-    for word in map.pairs.keys().filter(|word| !OPTIONS.contains(&word.as_str())) {
-        let hint = near(word, OPTIONS.iter().copied()).map(|o| format!("; did you mean {o}?")).unwrap_or_default();
+    let is_acme = map.get("type") == Some("acme");
+    let known = |word: &str| OPTIONS.contains(&word) || (is_acme && acme::OPTIONS.contains(&word));
+    for word in map.pairs.keys().filter(|word| !known(word)) {
+        let options = OPTIONS.iter().chain(if is_acme { acme::OPTIONS } else { &[] });
+        let hint = near(word, options.copied()).map(|o| format!("; did you mean {o}?")).unwrap_or_default();
         settings.warn(KEY, &format!("source {name}: unknown option {word:?} is ignored{hint}"));
     }
     for word in &map.dangling {
@@ -175,6 +187,7 @@ fn entry(settings: &mut Settings, map: &Map) -> Option<Entry> {
         client_ca: text("clientca"),
         ca_upgrade_cn: text("caupgcn"),
         vault_fetch_token: text("vaultfetchtoken"),
+        acme: if is_acme { map.pairs.clone() } else { BTreeMap::new() },
         header,
         // Files are loaded once and Consul is asked with blocking queries.
         refresh: if matches!(kind, Kind::File | Kind::Consul) { 0 } else { refresh },
@@ -210,6 +223,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("consul", Kind::Consul),
     ("vault", Kind::Vault),
     ("vault-pki", Kind::VaultPki),
+    ("acme", Kind::Acme),
 ];
 
 const OPTIONS: &[&str] = &["cs", "type", "cert", "key", "clientca", "caupgcn", "refresh", "hdr", "vaultfetchtoken"];

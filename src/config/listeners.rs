@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::listen::{Config, Proto};
+use crate::listen::{ClientAuth, Config, Proto};
 
 use super::certificates::{Entry, Kind};
 use super::kvlist::{self, Map};
@@ -39,6 +39,8 @@ impl Default for Listener {
             proxy_trusted: Vec::new(),
             half_close: false,
             redirect: None,
+            client_auth: Default::default(),
+            client_headers: false,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,
@@ -135,6 +137,8 @@ impl Reader<'_> {
         let proxy_trusted = self.networks();
         let half_close = self.flag("halfclose");
         let redirect = self.redirect(proto, admin);
+        let client_auth = self.client_auth(source.as_ref());
+        let client_headers = self.flag("clientheaders");
         let addr = addr?;
         self.check_range(&addr, proto);
         if source.as_ref().is_some_and(|source| source.kind == Kind::VaultPki) && !strict_match {
@@ -160,6 +164,8 @@ impl Reader<'_> {
             proxy_trusted,
             half_close,
             redirect,
+            client_auth,
+            client_headers,
             strict_match,
             tls_min,
             tls_max,
@@ -341,6 +347,25 @@ impl Reader<'_> {
         networks
     }
 
+    fn client_auth(&mut self, source: Option<&Entry>) -> ClientAuth {
+        let Some(word) = self.map.get("clientauth") else { return ClientAuth::default() };
+        let asked = match word {
+            "required" => ClientAuth::Required,
+            "optional" => ClientAuth::Optional,
+            "off" => return ClientAuth::Off,
+            _ => {
+                self.mistake(&format!("clientauth={word} is not known; write required, optional or off"));
+                return ClientAuth::default();
+            }
+        };
+        if source.is_none_or(|source| source.client_ca.is_empty()) {
+            self.mistake(&format!(
+                "clientauth={word} needs to know whose certificates count; set clientca= on the certificate source"
+            ));
+        }
+        asked
+    }
+
     fn unknown(&mut self) {
         let known = |word: &str| word.is_empty() || OPTIONS.contains(&word);
         for word in self.map.pairs.keys().filter(|word| !known(word)) {
@@ -456,6 +481,8 @@ const OPTIONS: &[&str] = &[
     "pxytrusted",
     "halfclose",
     "redirect",
+    "clientauth",
+    "clientheaders",
 ];
 
 /// Each is a socket per worker.

@@ -3,6 +3,7 @@
 //! Flags, `FABIO_` variables, plain variables, a properties file and defaults, in this order, fill one table of options
 //! (`options`); each part then gets its `Config` (`parts`). Every mistake is found before anything is said.
 
+mod acme;
 mod agent;
 mod auth;
 mod bgp;

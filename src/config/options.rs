@@ -108,7 +108,7 @@ options! {
 
     // The proxy.
     proxy_addr: String = "proxy.addr", Pairs, ":9999", "1.0.0", Built,
-        "listeners: [host]:port;opt=val;...,[host]:port;... with proto, cs, rt, wt, it, strictmatch, tlsmin, tlsmax, tlsciphers, pxyproto, pxytimeout, refresh, and new pxytrusted, halfclose";
+        "listeners: [host]:port;opt=val;...,[host]:port;... with proto, cs, rt, wt, it, strictmatch, tlsmin, tlsmax, tlsciphers, pxyproto, pxytimeout, refresh, and new pxytrusted, halfclose, clientauth, clientheaders";
     proxy_cs: String = "proxy.cs", Pairs, "", "1.2", Built,
         "certificate sources: cs=name;type=file;cert=path;key=path,...";
     proxy_auth: String = "proxy.auth", Pairs, "", "1.5.11", Built,

@@ -60,7 +60,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     let mut cert_sources: Vec<cert::CertSource> = Vec::new();
     for entry in listeners.iter().chain(&admin_listener).filter_map(|listener| listener.source.as_ref()) {
         if !cert_sources.iter().any(|source| source.name == entry.name) {
-            cert_sources.push(certificates::used(settings, entry));
+            cert_sources.push(certificates::used(settings, entry, environment));
         }
     }
 

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod acme;
 mod document;
 mod parts;
 mod refusals;

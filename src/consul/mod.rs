@@ -4,6 +4,7 @@
 
 mod calls;
 mod client;
+mod lock;
 mod model;
 mod position;
 mod watch;
@@ -11,6 +12,7 @@ mod watch;
 pub use calls::{Keys, Stored, pairs};
 pub(crate) use client::go_duration;
 pub use client::{Answer, Client, Contact, Error, Read};
+pub use lock::Lock;
 pub use model::{AgentCheck, AgentService, Check, Entry, Node, Pair, Registration, Service};
 pub use position::{Position, Step};
 pub use watch::{Failure, Mode, Seen, Watch};

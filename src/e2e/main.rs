@@ -4,7 +4,9 @@
 mod testing;
 
 mod access_log;
+mod acme;
 mod admin;
+mod client_certificates;
 mod commands;
 mod consul;
 mod headers;
@@ -21,5 +23,6 @@ mod shutdown;
 mod smuggling;
 mod targets;
 mod tcp;
+mod upstream_tls;
 mod vocabulary;
 mod websocket;

@@ -1,7 +1,7 @@
 //! Which report is which test.
 //!
 //! The reports are what bit people with fabio and its rivals, by number. In the table stand those about routing, tags,
-//! Consul, registration (R1-R61), targets (R62-R70), headers and access (R87-R96), and what any reverse proxy must get
+//! Consul, registration (R1-R61), targets (R62-R70), headers and access (R87-R96), TLS and certificates (R97-R104), and what any reverse proxy must get
 //! right (R127-R155). Tests are named by their function, wherever in the source they are; several are listed when one shows
 //! the rule and another the wire. The last column says what a report asks that is not so, and why.
 //!
@@ -87,6 +87,14 @@
 //! | R94 | a_route_that_asks_for_an_unknown_scheme_is_closed | the schemes have tests of their own |
 //! | R95 | markup_in_a_route_is_text_in_the_pages, nothing_configured_or_asked_for_becomes_markup | |
 //! | R96 | nobody_writes_where_only_reading_is_allowed, only_our_own_pages_may_write | `rw` stays the default (ruling on admin), with a warning |
+//! | R97 | strictmatch_refuses_with_an_alert, selection | |
+//! | R98 | selection, an_address_in_a_certificate_serves_clients_without_a_name, an_address_without_a_name | |
+//! | R99 | layouts, kinds_of_keys, a_directory_is_followed | |
+//! | R100 | replaced_files_are_taken_up, a_directory_is_followed, swaps_disturb_no_handshake | |
+//! | R101 | tokens_are_unwrapped_once_and_renewed_in_time, another_token_is_taken_up, secrets_of_both_versions | Vault is a stand-in that keeps its documented HTTP behaviour |
+//! | R102 | a_name_is_issued_when_it_is_first_asked_for, what_is_used_is_renewed_and_what_expires_is_not_shown, host_names, waiting_for_vault_is_in_nobodys_way | |
+//! | R103 | client_certificates, a_listed_client_is_no_authority, targets_are_told_who_the_client_is_and_never_by_the_client | |
+//! | R104 | r104_targets_with_tls_are_verified_unless_their_route_says_otherwise | `ca` and client certificates of a target are options that the issue about targets brings |
 //! | R127 | a_target_that_closes_every_connection_is_not_tried_for_ever | |
 //! | R128 | what_may_have_been_processed_is_not_sent_again | |
 //! | R129 | interim_answers_do_not_take_the_place_of_the_answer | |
@@ -126,7 +134,7 @@ fn every_report_names_tests_that_exist() {
     let count = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").as_path(), &mut sources);
     assert!(count > 100, "only {count} source files seen");
     let rows: BTreeMap<u32, (Vec<&str>, &str)> = include_str!("reports.rs").lines().filter_map(row).collect();
-    let wanted = (1..=70).chain(87..=96).chain(127..=155);
+    let wanted = (1..=70).chain(87..=104).chain(127..=155);
     assert!(wanted.clone().eq(rows.keys().copied()), "a report is missing or foreign: {:?}", rows.keys());
     for (number, (tests, remark)) in rows {
         assert!(!tests.is_empty() || !remark.is_empty(), "R{number} has neither a test nor a reason");

@@ -194,6 +194,8 @@ mod tests {
             proxy_trusted: Vec::new(),
             half_close: false,
             redirect: None,
+            client_auth: Default::default(),
+            client_headers: false,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,

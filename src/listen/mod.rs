@@ -35,6 +35,10 @@ pub struct Config {
     pub half_close: bool,
     /// Port to which plain HTTP is sent with TLS (`redirect=https`, `redirect=https:8443`, new).
     pub redirect: Option<u16>,
+    /// Whom the certificate source's `clientca` is asked about (`clientauth`, new).
+    pub client_auth: ClientAuth,
+    /// Tell targets about the certificate of the client (`clientheaders`, new).
+    pub client_headers: bool,
     /// `strictmatch`: no certificate for the server name, no handshake.
     pub strict_match: bool,
     /// TLS version numbers as on the wire (0x0303); 0: not set.
@@ -44,6 +48,18 @@ pub struct Config {
     pub tls_ciphers: Vec<u16>,
     /// tcp-dynamic only.
     pub refresh: Duration,
+}
+
+/// Whether clients have to show a certificate of an authority of the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// They have to, if the source has authorities.
+    #[default]
+    Required,
+    /// They may go without. A certificate that is not good ends the handshake all the same.
+    Optional,
+    /// They are not asked, whatever the source has.
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

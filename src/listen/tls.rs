@@ -11,8 +11,8 @@ mod policy;
 mod tests;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -21,8 +21,10 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, SupportedProtocolVersion};
+use tokio::sync::watch;
 
 use super::Config;
+use crate::cert::acme::{ALPN, Challenges};
 use crate::cert::{Asked, Authorities, Demand, Selection, Store};
 
 pub use count::{Counts, Outcome};
@@ -31,11 +33,15 @@ pub use handshake::AcceptError;
 /// The TLS side of one listener, for all workers.
 pub struct Acceptor {
     setup: Setup,
-    current: ArcSwap<Built>,
+    current: ArcSwap<ServerConfig>,
     counts: Counts,
     /// Handshakes under way.
     pending: AtomicUsize,
     limit: usize,
+    /// Those that wait for a certificate to be issued, and do not count as under way.
+    waiting: AtomicUsize,
+    /// Of CAs. Not set: none are answered here.
+    challenges: OnceLock<Arc<Challenges>>,
 }
 
 /// Who may connect with what.
@@ -53,12 +59,6 @@ struct Setup {
     alpn: Vec<Vec<u8>>,
     provider: Arc<CryptoProvider>,
     versions: Vec<&'static SupportedProtocolVersion>,
-}
-
-struct Built {
-    /// Of the authorities.
-    generation: u64,
-    config: Arc<ServerConfig>,
 }
 
 /// Settings that leave nothing to speak.
@@ -107,7 +107,8 @@ impl Acceptor {
     /// `clients`: ask for certificates. `alpn`: protocols in order of preference; empty: none is negotiated. A client
     /// that offers others only is refused.
     ///
-    /// Returns with it what the operator should know about settings that cannot be had.
+    /// Returns with it what the operator should know about settings that cannot be had. With `clients`, to be called on the
+    /// runtime of the control plane, where new authorities are taken up.
     pub fn new(
         listener: &Config,
         store: Arc<Store>,
@@ -123,15 +124,27 @@ impl Acceptor {
             provider: policy.provider,
             versions: policy.versions,
         };
-        let built = setup.build()?;
+        let changes = setup.clients.as_ref().map(|clients| clients.authorities.changes());
+        let current = ArcSwap::from_pointee(setup.build()?);
         let acceptor = Acceptor {
             setup,
-            current: ArcSwap::from_pointee(built),
+            current,
             counts: Counts::default(),
             pending: AtomicUsize::new(0),
             limit: HANDSHAKES,
+            waiting: AtomicUsize::new(0),
+            challenges: OnceLock::new(),
         };
-        Ok((Arc::new(acceptor), policy.warnings))
+        let acceptor = Arc::new(acceptor);
+        if let Some(changes) = changes {
+            tokio::spawn(follow(Arc::downgrade(&acceptor), changes));
+        }
+        Ok((acceptor, policy.warnings))
+    }
+
+    /// From now on handshakes that are challenges of a CA are answered. To be called once.
+    pub fn answer_challenges(&self, challenges: Arc<Challenges>) {
+        let _ = self.challenges.set(challenges);
     }
 
     /// The certificates of this listener.
@@ -145,32 +158,37 @@ impl Acceptor {
 
     /// Tickets of the result are good for all workers.
     fn config(&self) -> Arc<ServerConfig> {
-        let current = self.current.load();
-        if current.generation == self.setup.generation() {
-            return current.config.clone();
-        }
+        self.current.load_full()
+    }
+}
+
+/// Takes up new authorities, away from the workers.
+async fn follow(acceptor: Weak<Acceptor>, mut changes: watch::Receiver<u64>) {
+    while changes.changed().await.is_ok() {
+        let Some(acceptor) = acceptor.upgrade() else { return };
         // Sessions from before are not resumed: whom the new authorities refuse would come back with a ticket.
-        match self.setup.build() {
-            Ok(built) => {
-                let config = built.config.clone();
-                self.current.store(Arc::new(built));
-                config
-            }
-            Err(error) => {
-                tracing::error!("cannot take up new authorities of clients: {error}");
-                current.config.clone()
-            }
+        match acceptor.setup.build() {
+            Ok(config) => acceptor.current.store(Arc::new(config)),
+            Err(error) => tracing::error!("cannot take up new authorities of clients: {error}"),
         }
     }
 }
 
 impl Setup {
-    fn generation(&self) -> u64 {
-        self.clients.as_ref().map_or(0, |clients| clients.authorities.generation())
+    /// With this certificate and nothing else. Made for each such handshake: there is one in weeks.
+    fn for_challenge(&self, key: Arc<CertifiedKey>) -> Option<Arc<ServerConfig>> {
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&self.versions)
+            .ok()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Chosen(key)));
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Some(Arc::new(config))
     }
 
-    fn build(&self) -> Result<Built, ConfigError> {
-        let generation = self.generation();
+    fn build(&self) -> Result<ServerConfig, ConfigError> {
         let verifier = match &self.clients {
             Some(clients) => clients.authorities.verifier(clients.demand),
             None => WebPkiClientVerifier::no_client_auth(),
@@ -184,7 +202,7 @@ impl Setup {
         config.ticketer = Ticketer::new().map_err(ConfigError::Rustls)?;
         // Tickets only: a cache would be a lock that all workers share, and keep secrets for longer than tickets live.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Built { generation, config: Arc::new(config) })
+        Ok(config)
     }
 }
 
@@ -226,3 +244,5 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Per listener. A handshake holds some 20 kB, and whoever is slow holds it until the time is up.
 const HANDSHAKES: usize = 8192;
+/// Per listener. Whoever asks for names that nobody has asked for before keeps Vault busy, and nobody else out.
+const WAITING: usize = 1024;

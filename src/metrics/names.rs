@@ -60,6 +60,8 @@ pub const CERT_SOURCE_UP: &str = "ferrio_cert_source_up";
 pub const CERT_SOURCE_AGE: &str = "ferrio_cert_source_age_seconds";
 /// Counter {source}: failed reads of a certificate source.
 pub const CERT_SOURCE_ERRORS: &str = "ferrio_cert_source_errors_total";
+/// Counter {source, result}: orders for certificates. `ok`, `failed`, `rate_limited`, `unavailable`.
+pub const ACME_ORDERS: &str = "ferrio_acme_orders_total";
 /// Counter {listener, result}: TLS handshakes.
 pub const TLS_HANDSHAKES: &str = "ferrio_tls_handshakes_total";
 /// Counter {listener}: TLS sessions that were resumed.
@@ -238,6 +240,7 @@ pub const OWN: &[Own] = &[
         help: "Seconds since the certificate source was read successfully.",
     },
     Own { name: CERT_SOURCE_ERRORS, kind: Kind::Counter, help: "Failed reads of the certificate source." },
+    Own { name: ACME_ORDERS, kind: Kind::Counter, help: "Orders for certificates." },
     Own { name: TLS_HANDSHAKES, kind: Kind::Counter, help: "TLS handshakes." },
     Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
     Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },

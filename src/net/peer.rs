@@ -28,6 +28,7 @@ pub struct TlsInfo {
 /// What a client's certificate says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientCertificate {
+    /// As in RFC 4514: `CN=a,O=b`, ASCII, with escapes.
     pub subject: String,
     pub issuer: String,
     /// Hex: `0a:ff`.

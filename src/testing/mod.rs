@@ -11,6 +11,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
+pub(crate) mod acme;
 pub(crate) mod certs;
 pub(crate) mod client;
 pub(crate) mod consul;

@@ -33,6 +33,8 @@ pub enum Outcome {
     Busy,
     /// The client went away.
     Closed,
+    /// A challenge of a CA, which was answered.
+    Challenge,
     /// No common version, suite or protocol, or not TLS as it should be.
     Failed,
 }
@@ -62,24 +64,33 @@ impl Counts {
         self.resumed.load(Ordering::Relaxed)
     }
 
+    /// All of them, by the word for what came of them.
+    pub fn results(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        OUTCOMES.iter().map(|(outcome, name)| (*name, self.of(*outcome)))
+    }
+
+    /// Version, cipher suite and count of those that were used.
+    pub fn ciphers(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        ALL_CIPHER_SUITES.iter().zip(&self.suites).filter_map(|(suite, count)| {
+            let count = count.load(Ordering::Relaxed);
+            let version = if suite.tls13().is_some() { "tls13" } else { "tls12" };
+            (count > 0).then(|| (version, suite.suite().as_str().unwrap_or("?"), count))
+        })
+    }
+
     /// Sets the series of this listener. To be called now and then by the control plane.
     pub fn publish(&self, listener: &str) {
-        for (outcome, name) in OUTCOMES {
-            metrics::counter!(names::TLS_HANDSHAKES, "listener" => listener.to_owned(), "result" => *name)
-                .absolute(self.of(*outcome));
+        for (name, count) in self.results() {
+            metrics::counter!(names::TLS_HANDSHAKES, "listener" => listener.to_owned(), "result" => name)
+                .absolute(count);
         }
         metrics::counter!(names::TLS_RESUMED, "listener" => listener.to_owned()).absolute(self.resumed());
-        for (suite, count) in ALL_CIPHER_SUITES.iter().zip(&self.suites) {
-            let count = count.load(Ordering::Relaxed);
-            if count > 0 {
-                let version = if suite.tls13().is_some() { "tls13" } else { "tls12" };
-                let cipher = suite.suite().as_str().unwrap_or("?");
-                metrics::counter!(
-                    names::TLS_CIPHERS,
-                    "listener" => listener.to_owned(), "version" => version, "cipher" => cipher
-                )
-                .absolute(count);
-            }
+        for (version, cipher, count) in self.ciphers() {
+            metrics::counter!(
+                names::TLS_CIPHERS,
+                "listener" => listener.to_owned(), "version" => version, "cipher" => cipher
+            )
+            .absolute(count);
         }
     }
 }
@@ -93,6 +104,7 @@ const OUTCOMES: &[(Outcome, &str)] = &[
     (Outcome::Timeout, "timeout"),
     (Outcome::Busy, "busy"),
     (Outcome::Closed, "closed"),
+    (Outcome::Challenge, "challenge"),
     (Outcome::Failed, "failed"),
 ];
 

@@ -18,7 +18,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::server::{StartHandshake, TlsStream};
 
 use super::count::Outcome;
-use super::{Acceptor, Chosen};
+use super::{Acceptor, Chosen, WAITING};
+use crate::cert::acme::ALPN;
 use crate::cert::{Asked, Facts, Selection};
 use crate::net::{ClientCertificate, TlsInfo};
 
@@ -32,6 +33,8 @@ pub enum AcceptError {
     Timeout,
     /// Too many handshakes under way.
     Busy,
+    /// A CA has seen what it wanted to see (RFC 8737).
+    Challenge(String),
     /// The client went away before it was done.
     Closed(io::Error),
     Tls(rustls::Error),
@@ -44,6 +47,7 @@ impl AcceptError {
             AcceptError::NoCertificate(_) => Outcome::NoCertificate,
             AcceptError::Timeout => Outcome::Timeout,
             AcceptError::Busy => Outcome::Busy,
+            AcceptError::Challenge(_) => Outcome::Challenge,
             AcceptError::Closed(_) => Outcome::Closed,
             AcceptError::Tls(
                 rustls::Error::NoCertificatesPresented
@@ -63,6 +67,7 @@ impl fmt::Display for AcceptError {
             AcceptError::NoCertificate(None) => f.write_str("no certificate for a client that names no server"),
             AcceptError::Timeout => f.write_str("TLS handshake not finished in time"),
             AcceptError::Busy => f.write_str("too many TLS handshakes at the same time"),
+            AcceptError::Challenge(name) => write!(f, "answered a challenge of a CA for {name:?}"),
             AcceptError::Closed(error) => write!(f, "closed during the TLS handshake: {error}"),
             AcceptError::Tls(error) => write!(f, "TLS handshake: {error}"),
         }
@@ -102,9 +107,9 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let accepted = match self.enter() {
+        let accepted = match enter(&self.pending, self.limit) {
             None => Err(AcceptError::Busy),
-            Some(_guard) => match tokio::time::timeout(limit, self.handshake(stream, local)).await {
+            Some(entered) => match tokio::time::timeout(limit, self.handshake(stream, local, entered)).await {
                 Ok(accepted) => accepted,
                 Err(_) => Err(AcceptError::Timeout),
             },
@@ -118,20 +123,33 @@ impl Acceptor {
         accepted
     }
 
-    fn enter(&self) -> Option<Entered<'_>> {
-        let entered = Entered(&self.pending);
-        (self.pending.fetch_add(1, Ordering::Relaxed) < self.limit).then_some(entered)
-    }
-
-    async fn handshake<IO>(&self, mut stream: IO, local: IpAddr) -> Result<(TlsStream<IO>, TlsInfo), AcceptError>
+    async fn handshake<'a, IO>(
+        &'a self,
+        mut stream: IO,
+        local: IpAddr,
+        mut entered: Entered<'a>,
+    ) -> Result<(TlsStream<IO>, TlsInfo), AcceptError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let accepted = client_hello(&mut stream).await?;
+        if let Some(config) = self.challenge(&accepted) {
+            let name = accepted.client_hello().server_name().unwrap_or_default().to_owned();
+            let mut stream = StartHandshake::from_parts(accepted, stream).into_stream(config).await?;
+            // Nothing is ever said over such a connection.
+            let _ = stream.shutdown().await;
+            return Err(AcceptError::Challenge(name));
+        }
         let chosen = match self.choose(&accepted, local) {
             // Issued when it is first asked for.
             Err((_, AcceptError::NoCertificate(Some(name)))) if self.setup.store.issues() => {
+                // Vault may take its time: meanwhile this one is in nobody's way. It comes back whatever the limit says,
+                // because most of the work is done.
+                let Some(waiting) = enter(&self.waiting, WAITING) else { return Err(AcceptError::Busy) };
+                drop(entered);
                 self.setup.store.obtain(&name).await;
+                drop(waiting);
+                entered = Entered::new(&self.pending);
                 self.choose(&accepted, local).map_err(|(_, error)| (INTERNAL_ERROR, error))
             }
             chosen => chosen,
@@ -144,8 +162,22 @@ impl Acceptor {
             }
         };
         let stream = StartHandshake::from_parts(accepted, stream).into_stream(config).await?;
+        drop(entered);
         let info = info(stream.get_ref().1)?;
         Ok((stream, info))
+    }
+
+    /// Set if this handshake is a challenge of a CA that somebody waits for: such a client offers this protocol and no
+    /// other (RFC 8737 section 3).
+    fn challenge(&self, accepted: &Accepted) -> Option<Arc<ServerConfig>> {
+        let challenges = self.challenges.get()?;
+        let hello = accepted.client_hello();
+        let mut offered = hello.alpn()?;
+        if offered.next() != Some(ALPN) || offered.next().is_some() {
+            return None;
+        }
+        let key = challenges.certificate(hello.server_name()?)?;
+        self.setup.for_challenge(key)
     }
 
     /// The configuration for this client, or the alert that tells it why there is none.
@@ -173,6 +205,20 @@ impl Acceptor {
 
 /// Counts as under way until it is dropped.
 struct Entered<'a>(&'a AtomicUsize);
+
+impl<'a> Entered<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+/// `None`: so many are there already.
+fn enter(count: &AtomicUsize, limit: usize) -> Option<Entered<'_>> {
+    let before = count.fetch_add(1, Ordering::Relaxed);
+    let entered = Entered(count);
+    (before < limit).then_some(entered)
+}
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {

@@ -31,6 +31,8 @@ pub(super) fn listener() -> Config {
         proxy_trusted: Vec::new(),
         half_close: false,
         redirect: None,
+        client_auth: Default::default(),
+        client_headers: false,
         strict_match: false,
         tls_min: 0,
         tls_max: 0,
@@ -725,4 +727,51 @@ async fn certificates_are_issued_during_the_handshake() {
         let text = server.connect(&any, name).await.expect_err(name).to_string();
         assert!(text.contains(alert), "{name}: {text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn waiting_for_vault_is_in_nobodys_way() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (authority, held, asked) =
+        (Authority::new("vault"), Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+    let (hold, seen) = (held.clone(), asked.clone());
+    let addr = cert::testing::serve(move |request| {
+        let (status, body) = match request.path.as_str() {
+            "/v1/pki/issue/web" => {
+                let body: serde_json::Value = serde_json::from_str(&request.body).unwrap();
+                let name = body["common_name"].as_str().unwrap();
+                if name == "slow.test" {
+                    seen.store(true, Ordering::Relaxed);
+                    while hold.load(Ordering::Relaxed) {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                }
+                let leaf = authority.leaf(&[name]);
+                let data = serde_json::json!({ "certificate": leaf.cert, "private_key": leaf.key });
+                (200, serde_json::json!({ "data": data }))
+            }
+            "/v1/auth/token/lookup-self" => (200, serde_json::json!({ "data": { "ttl": 0, "expire_time": null } })),
+            _ => (400, serde_json::json!({ "errors": ["wrapping token is not valid"] })),
+        };
+        Some((status, String::new(), body.to_string()))
+    })
+    .await;
+    let kind = cert::Kind::VaultPki { cert: "pki/issue/web".into(), client_ca: None };
+    let env = Env::of(&[("VAULT_ADDR", &format!("http://{addr}")), ("VAULT_TOKEN", "plain")]);
+    let source = cert::start(&cert::testing::config(kind), &env).await.unwrap();
+    let (acceptor, _) = Acceptor::new(&listener(), source.store(), None, &[]).unwrap();
+    let mut acceptor = Arc::into_inner(acceptor).unwrap();
+    acceptor.limit = 1;
+    let server = Arc::new(Server::with(Arc::new(acceptor), Duration::from_secs(30)).await);
+    let any = anybody();
+    server.served(&any, "good.test").await.expect("issued");
+    let slow = {
+        let (server, any) = (server.clone(), any.clone());
+        tokio::spawn(async move { server.served(&any, "slow.test").await })
+    };
+    until("the question to Vault", async || asked.load(Ordering::Relaxed)).await;
+    // One handshake at a time is allowed, and the one that waits is none.
+    server.served(&any, "good.test").await.expect("served meanwhile");
+    held.store(false, Ordering::Relaxed);
+    assert!(slow.await.unwrap().is_some(), "issued in the end");
 }

@@ -186,6 +186,13 @@ pub(crate) fn no_route(status: u16, page: &str) -> Response<Body> {
     mark(response, Outcome::NoRoute)
 }
 
+/// What a CA reads to see that a name leads to us.
+pub(crate) fn challenge(text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::full(Bytes::copy_from_slice(text.as_bytes())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    response
+}
+
 pub(crate) fn redirect(code: u16, location: &str, method: &Method) -> Response<Body> {
     let status = StatusCode::from_u16(code).unwrap_or(StatusCode::FOUND);
     let mut headers = HeaderMap::new();

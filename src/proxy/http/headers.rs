@@ -2,6 +2,8 @@
 //!
 //! Header names are those of fabio, and so is the form of `Forwarded` (RFC 7239 would quote and separate differently).
 
+mod client_certificate;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -13,6 +15,8 @@ use http::{Method, Version};
 
 use crate::net::Peer;
 use crate::proxy::Config;
+
+pub use client_certificate::ClientHeaders;
 
 /// Header rules with names parsed once.
 pub(crate) struct Rules {
@@ -205,7 +209,8 @@ impl Rules {
 
     fn is_protected(&self, name: &[u8]) -> bool {
         let configured = [self.client_ip.as_ref(), self.request_id.as_ref(), self.tls.as_ref().map(|(name, _)| name)];
-        PROTECTED.iter().any(|own| own.as_str().as_bytes().eq_ignore_ascii_case(name))
+        client_certificate::is_own(name)
+            || PROTECTED.iter().any(|own| own.as_str().as_bytes().eq_ignore_ascii_case(name))
             || configured.iter().flatten().any(|own| own.as_str().as_bytes().eq_ignore_ascii_case(name))
     }
 

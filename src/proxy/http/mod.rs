@@ -29,9 +29,10 @@ use self::body::Body;
 use self::compress::Wish;
 pub use self::compress::{Coding, Compression};
 use self::facts::Facts;
+pub use self::headers::ClientHeaders;
 use self::record::Record;
 use self::request::Asked;
-pub use self::serve::{Listener, Misdirected, serve};
+pub use self::serve::{Challenge, Listener, Misdirected, serve};
 use crate::access_log::Logger;
 use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
@@ -159,12 +160,19 @@ impl Client {
             Ok(Asked::Options) => return answer::options(),
             Err(refusal) => return self.paged(refusal.answer(), "", request.headers()),
         };
+        // Before everything that a route says: the CA follows no rules of ours.
+        if let Some(challenge) = &self.listener.challenge
+            && let Some(text) = challenge(request.uri().path())
+        {
+            return answer::challenge(&text);
+        }
         if let (Some(misdirected), Some(tls)) = (&self.listener.misdirected, &self.peer.tls)
             && misdirected(tls.server_name.as_deref(), &host)
         {
             return self.paged(Refusal::Misdirected.answer(), "", request.headers());
         }
         worker.rules.distrust(request.headers_mut(), &self.peer);
+        self.listener.client_headers.apply(request.headers_mut(), &self.peer);
         if let Some(name) = &worker.rules.request_id {
             request.headers_mut().insert(name.clone(), request_id());
         }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -11,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::{Client, Worker, h2, tunnel};
+use super::{Client, ClientHeaders, Worker, h2, tunnel};
 use crate::life::{Phase, Watch};
 use crate::net::{Clock, Peer, Stream, Timed};
 use crate::upstream::Inbound;
@@ -29,9 +30,16 @@ pub struct Listener {
     pub half_close: bool,
     /// Every request gets a redirect to the same URL with TLS at this port.
     pub redirect: Option<u16>,
+    /// What targets are told about the certificate of the client.
+    pub client_headers: ClientHeaders,
+    /// Set where challenges of a CA are answered.
+    pub challenge: Option<Challenge>,
     /// Set on listeners with TLS.
     pub misdirected: Option<Misdirected>,
 }
+
+/// What a CA that has sent a challenge wants to read at this path, if somebody waits for it (RFC 8555 section 8.3).
+pub type Challenge = Rc<dyn Fn(&str) -> Option<Arc<str>>>;
 
 /// Is a request for this authority on the wrong connection, one that was made for another server name?
 pub type Misdirected = Rc<dyn Fn(Option<&str>, &str) -> bool>;
