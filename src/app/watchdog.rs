@@ -34,7 +34,9 @@ impl Pulses {
     /// Runs in the control plane. A worker that hangs silences it, and the manager starts us again.
     pub(super) async fn tell(self: Arc<Self>, notify: Notify, mut life: Watch) {
         loop {
-            match self.late(self.since.elapsed()) {
+            // Workers end one by one then, which proxy.shutdownwait bounds.
+            let leaving = life.phase() >= Phase::Closing;
+            match self.late(self.since.elapsed()).filter(|_| !leaving) {
                 None => notify.alive(),
                 Some(worker) => tracing::error!("worker {worker} has not moved for {:?}", self.limit),
             }
