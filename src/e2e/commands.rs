@@ -165,12 +165,12 @@ async fn is_the_table_the_same_as_that_of_another() {
                 "opts": opts, "weight": weight, "cmd": "route add", "rate1": 0, "pct99": 0 })
     };
     let table = json!([row("web", "example.com", "/", "", 1.0), row("web", "", "/old", "strip=/old", 1.0)]);
-    fabio.on("/api/routes", crate::testing::origin::reply(200, &[], &table.to_string()));
+    fabio.on("/api/routes", crate::testing::origin::reply(200, &[], table.to_string()));
     let said = says(0, &["compare", &fabio.addr().to_string(), "--admin", &admin]).await;
     assert!(said.contains("The tables are the same: 2 targets here, 2 there"), "{said}");
 
     let table = json!([row("web", "example.com", "/", "strip=/x", 0.5), row("bad", "", "/bad", "weight=much", 1.0)]);
-    fabio.on("/api/routes", crate::testing::origin::reply(200, &[], &table.to_string()));
+    fabio.on("/api/routes", crate::testing::origin::reply(200, &[], table.to_string()));
     let said = says(1, &["compare", &fabio.addr().to_string(), "--admin", &admin]).await;
     for part in [
         "+ /old web",
