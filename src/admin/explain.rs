@@ -11,7 +11,7 @@ use super::json;
 use super::target::{decoded, values};
 use crate::route::{self, Question};
 
-/// `url=`, and any number of `header=Name: value`; `method=` is repeated in the answer, routing does not look at it.
+/// `url=`, and also `method=`, `client=` and any number of `header=Name: value`.
 pub(super) async fn explain(state: &State, query: Option<&str>) -> Answer {
     let Some(url) = values(query, "url").next().map(decoded) else {
         return error(StatusCode::BAD_REQUEST, "which URL? Write ?url=https://host/path, percent-encoded");
@@ -33,14 +33,19 @@ pub(super) async fn explain(state: &State, query: Option<&str>) -> Answer {
             return error(StatusCode::BAD_REQUEST, &format!("header {header:?} has no colon; write Name: value"));
         }
     }
-    let method = values(query, "method").next().map(decoded).filter(|method| !method.is_empty());
+    if let Some(method) = values(query, "method").next().map(decoded).filter(|method| !method.is_empty()) {
+        let Ok(method) = method.parse() else {
+            return error(StatusCode::BAD_REQUEST, &format!("{method:?} is no method"));
+        };
+        question.method = method;
+    }
     let snapshot = state.views.table.load_full();
     let work = tokio::task::spawn_blocking(move || {
         let explanation = route::explain(&snapshot.table, &question);
         let mut value = serde_json::to_value(explanation).unwrap_or_default();
         if let Some(object) = value.as_object_mut() {
             object.insert("url".into(), url.into());
-            object.insert("method".into(), method.unwrap_or_else(|| "GET".into()).into());
+            object.insert("method".into(), question.method.as_str().into());
         }
         json::escape_html(&value.to_string())
     });

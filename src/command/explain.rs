@@ -71,7 +71,7 @@ fn question(url: &str) -> Result<Question, Failure> {
         None => (target, None),
     };
     let path = if path.is_empty() { "/" } else { path };
-    Ok(Question { host: host.to_owned(), tls, path: path.to_owned(), query, clients: Vec::new() })
+    Ok(Question { host: host.to_owned(), tls, path: path.to_owned(), query, ..Question::default() })
 }
 
 fn text(explanation: &Explanation) -> String {

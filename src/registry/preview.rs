@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::disabled::{Disabled, without};
 use super::publish::Manual;
-use crate::route::{self, Builder, Instance, Origin, Parsed, Reject, Settings, Table};
+use crate::route::{self, Builder, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
 /// What would change.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,6 +22,7 @@ pub(super) struct Ingredients {
     pub(super) settings: Settings,
     pub(super) tag_prefix: String,
     pub(super) datacenter: String,
+    pub(super) named: Named,
     pub(super) services: Vec<(Arc<str>, Arc<[Instance]>)>,
     pub(super) manual: Manual,
     pub(super) whole: Option<Parsed>,
@@ -36,7 +37,7 @@ impl Ingredients {
         for (name, instances) in &self.services {
             let entries = instances
                 .iter()
-                .flat_map(|instance| route::parse_tags(instance, &self.tag_prefix, &self.datacenter).entries);
+                .flat_map(|one| route::parse_tags_with(one, &self.tag_prefix, &self.datacenter, &self.named).entries);
             builder.service(name, without(entries.collect(), &self.disabled));
         }
         // Consul lists keys in ascending order, and so they are applied.

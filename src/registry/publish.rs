@@ -419,7 +419,7 @@ impl Worker {
         let all: Vec<_> = all.into_iter().map(|(name, known)| (name.clone(), self.parse(&known.instances))).collect();
         let some = !all.is_empty();
         for (name, parsed) in all {
-            self.builder.service(&name, parsed.entries);
+            self.builder.service(&name, without(parsed.entries, &self.disabled));
             if let Some(known) = self.services.get_mut(&name) {
                 known.rejects = parsed.rejects;
             }
@@ -466,6 +466,7 @@ impl Worker {
             settings: self.setup.settings.clone(),
             tag_prefix: self.setup.tag_prefix.clone(),
             datacenter: self.setup.datacenter.clone(),
+            named: self.named.clone(),
             services: self.services.iter().map(|(name, known)| (name.clone(), known.instances.clone())).collect(),
             manual: self.manual.clone(),
             whole: self.whole.clone(),

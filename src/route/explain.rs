@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 
 use super::path::{self, Cleaned};
@@ -13,7 +14,7 @@ mod close;
 use close::near_misses;
 
 /// A request, as far as routing looks at it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// As a `Host` header has it.
     pub host: String,
@@ -23,6 +24,9 @@ pub struct Question {
     pub query: Option<String>,
     /// The peer and what is in `X-Forwarded-For`, if anything is known about them.
     pub clients: Vec<IpAddr>,
+    /// For routes that have conditions, as are the headers.
+    pub method: Method,
+    pub headers: HeaderMap,
 }
 
 impl Question {
@@ -55,12 +59,15 @@ impl Question {
             None => (path, None),
         };
         let path = if path.is_empty() { "/" } else { path };
-        Ok(Self { host: host.to_owned(), tls, path: path.to_owned(), query, clients: Vec::new() })
+        Ok(Self { host: host.to_owned(), tls, path: path.to_owned(), query, ..Self::default() })
     }
 
-    /// Takes a header of the request into account. Only some say anything about routing.
+    /// Takes a header of the request into account.
     pub fn header(&mut self, name: &str, value: &str) {
         let value = value.trim();
+        if let (Ok(name), Ok(value)) = (name.trim().parse::<HeaderName>(), HeaderValue::from_str(value)) {
+            self.headers.append(name, value);
+        }
         match name.trim().to_ascii_lowercase().as_str() {
             "host" => self.host = value.to_owned(),
             "x-forwarded-for" => {
@@ -68,6 +75,16 @@ impl Question {
             }
             _ => {}
         }
+    }
+}
+
+impl Question {
+    /// As conditions look at it; `None` if its query cannot stand in a request.
+    fn request(&self) -> Option<http::Request<()>> {
+        let target = format!("/?{}", self.query.as_deref().unwrap_or_default());
+        let mut request = http::Request::builder().method(self.method.clone()).uri(target).body(()).ok()?;
+        request.headers_mut().clone_from(&self.headers);
+        Some(request)
     }
 }
 
@@ -147,6 +164,7 @@ pub fn explain(table: &Table, question: &Question) -> Explanation {
     let scheme = if question.tls { "https" } else { "http" };
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut taken = None;
+    let request = question.request();
     for route in table.http(&question.host, question.tls, &cleaned.decoded) {
         if candidates.len() == CANDIDATES {
             break;
@@ -160,7 +178,13 @@ pub fn explain(table: &Table, question: &Question) -> Explanation {
             })
         };
         let usable: Vec<&Target> = route.targets.iter().filter(|target| target.share > 0.0).collect();
-        if taken.is_none() && !usable.is_empty() && usable.iter().all(|target| loops(target)) {
+        let fits = request.as_ref().is_none_or(|request| route.fits(request, &cleaned.decoded));
+        if !fits {
+            let conditions = route.conditions.as_ref().map_or("", |conditions| conditions.text());
+            candidate
+                .reason
+                .push_str(&format!("; passed over, because the request does not meet its conditions: {conditions}"));
+        } else if taken.is_none() && !usable.is_empty() && usable.iter().all(|target| loops(target)) {
             candidate.reason.push_str("; passed over, because its redirect leads to the same URL");
         } else if taken.is_some() {
             candidate.reason.push_str("; not reached, because one before it is taken");

@@ -27,7 +27,7 @@ fn urls_as_people_write_them() {
     ] {
         let got = ask(url);
         let want =
-            Question { host: host.into(), tls, path: path.into(), query: query.map(Into::into), clients: vec![] };
+            Question { host: host.into(), tls, path: path.into(), query: query.map(Into::into), ..Question::default() };
         assert_eq!(got, want, "{url}");
     }
     for url in ["", "   ", "ftp://h/", "http://", "http://a b/"] {
@@ -120,6 +120,21 @@ fn close_ones_are_few_in_a_large_table() {
     let got = explain(&table(Matcher::Prefix, &text), &ask("http://h1.tesu/"));
     assert!((1..=8).contains(&got.close.len()), "{}", got.close.len());
     assert_eq!(got.close[0].host, "h1.test");
+}
+
+#[test]
+fn routes_with_conditions_are_passed_over_unless_they_are_met() {
+    let routes =
+        "route add a h.test/ http://10.0.0.1:80/ opts \"method=POST\"\nroute add b h.test/ http://10.0.0.2:80/";
+    let table = table(Matcher::Prefix, routes);
+    let mut question = ask("http://h.test/x");
+    for (method, service, candidates) in [("GET", "b", 2), ("POST", "a", 2)] {
+        question.method = method.parse().unwrap();
+        let got = explain(&table, &question);
+        let chosen = &got.candidates[got.chosen.unwrap()];
+        assert_eq!((chosen.targets[0].service.as_str(), got.candidates.len()), (service, candidates), "{method}");
+        assert_eq!(got.candidates[0].reason.contains("conditions"), method == "GET", "{method}");
+    }
 }
 
 #[test]
