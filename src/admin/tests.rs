@@ -178,7 +178,7 @@ impl World {
         assert_eq!(parsed.rejects, []);
         let mut builder = Builder::new(Settings::default());
         builder.manual(parsed.entries);
-        self.table.store(Snapshot { table: builder.build().table, page: "".into() });
+        self.table.store(Snapshot { table: builder.build().table, page: "".into(), ..Snapshot::default() });
     }
 }
 
@@ -197,6 +197,7 @@ fn config(access: Access, path: &str) -> Config {
             half_close: false,
             client_auth: Default::default(),
             client_headers: false,
+            redirect: None,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,

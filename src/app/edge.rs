@@ -107,6 +107,7 @@ impl Edge {
                 .challenges
                 .clone()
                 .map(|challenges| -> http::Challenge { Rc::new(move |path| challenges.answer(path)) }),
+            redirect: config.redirect,
             misdirected: self.tls.clone().map(|tls| -> http::Misdirected {
                 Rc::new(move |server_name, authority| tls.store().is_misdirected(server_name, authority))
             }),

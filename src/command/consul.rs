@@ -60,7 +60,7 @@ struct Keep(Arc<LiveTable>);
 
 impl Publish for Keep {
     fn publish(&self, table: Arc<Table>, page: Arc<str>) {
-        self.0.store(Snapshot { table, page });
+        self.0.store(Snapshot { table, page, ..Snapshot::default() });
     }
 }
 

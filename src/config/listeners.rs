@@ -40,6 +40,7 @@ impl Default for Listener {
             half_close: false,
             client_auth: Default::default(),
             client_headers: false,
+            redirect: None,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,
@@ -137,6 +138,7 @@ impl Reader<'_> {
         let half_close = self.flag("halfclose");
         let client_auth = self.client_auth(source.as_ref());
         let client_headers = self.flag("clientheaders");
+        let redirect = self.redirect(proto, admin);
         let addr = addr?;
         self.check_range(&addr, proto);
         if source.as_ref().is_some_and(|source| source.kind == Kind::VaultPki) && !strict_match {
@@ -163,6 +165,7 @@ impl Reader<'_> {
             half_close,
             client_auth,
             client_headers,
+            redirect,
             strict_match,
             tls_min,
             tls_max,
@@ -269,6 +272,22 @@ impl Reader<'_> {
                 false
             }
         }
+    }
+
+    /// `https`, perhaps with a port.
+    fn redirect(&mut self, proto: Option<Proto>, admin: bool) -> Option<u16> {
+        let text = self.map.get("redirect")?.to_owned();
+        let port = match text.strip_prefix("https") {
+            Some("") => Some(443),
+            Some(port) => port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|port| *port > 0),
+            None => None,
+        };
+        if port.is_none() {
+            self.mistake(&format!("redirect: {text:?} is not known; write redirect=https, or redirect=https:8443"));
+        } else if admin || !matches!(proto, Some(Proto::Http) | None) {
+            self.mistake("redirect: only listeners of proxy.addr with proto=http can send their clients elsewhere");
+        }
+        port
     }
 
     fn tls(&mut self, option: &str, read: impl Fn(&str) -> Result<u16, String>) -> u16 {
@@ -463,6 +482,7 @@ const OPTIONS: &[&str] = &[
     "halfclose",
     "clientauth",
     "clientheaders",
+    "redirect",
 ];
 
 /// Each is a socket per worker.

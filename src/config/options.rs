@@ -179,6 +179,10 @@ options! {
         "bytes in one head, both directions";
     proxy_maxtargetsize: i64 = "proxy.maxtargetsize", Kind::Size { min: 64, max: 64 << 20 }, "65536", OURS, Built,
         "bytes in one request target";
+    proxy_maxbody: i64 = "proxy.maxbody", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
+        "bytes in the body of one request, unless its route says maxbody=; 0: no limit";
+    proxy_websocket_idletimeout: i64 = "proxy.websocket.idletimeout", TIME, "0s", OURS, Built,
+        "how long nothing may move on a WebSocket, unless its route says idletimeout=; 0: for ever";
 
     // The logs.
     log_access_target: String = "log.access.target", Text, "", "1.4.1", Built,
@@ -280,6 +284,10 @@ options! {
         "KV path of route overrides";
     registry_consul_noroutehtmlpath: String = "registry.consul.noroutehtmlpath", Text, "/fabio/noroute.html", "1.5.5", Built,
         "KV path of the page for requests without a route";
+    registry_consul_optionspath: String = "registry.consul.optionspath", Text, "", OURS, Built,
+        "KV path below which are entries that the tag option options=NAME names; empty: none";
+    registry_consul_errorpagespath: String = "registry.consul.errorpagespath", Text, "", OURS, Built,
+        "KV path of pages for our own errors, as in PATH/503, PATH/5xx and PATH/host/503; empty: none";
     registry_consul_tagprefix: String = "registry.consul.tagprefix", Text, "urlprefix-", "1.1", Built,
         "how tags that are routes begin";
     registry_consul_service_status: Vec<String> = "registry.consul.service.status", List, "passing", "1.1.5", Built,

@@ -242,6 +242,8 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
         max_headers: usize::try_from(values.proxy_maxheaders).ok()?,
         max_header_size: usize::try_from(values.proxy_maxheadersize).ok()?,
         max_target_size: usize::try_from(values.proxy_maxtargetsize).ok()?,
+        max_body: u64::try_from(values.proxy_maxbody).ok()?,
+        websocket_idle_timeout: duration::positive(values.proxy_websocket_idletimeout),
         compression,
         flush_interval: duration::positive(values.proxy_flushinterval),
         global_flush_interval: duration::positive(values.proxy_globalflushinterval),

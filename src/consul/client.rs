@@ -249,17 +249,6 @@ impl Client {
         Ok(answer)
     }
 
-    /// DELETE. What is not there is deleted already.
-    pub async fn delete(&self, path: &str, query: &str) -> Result<(), Error> {
-        let parameters = Parameters(query.to_owned());
-        let (status, _, answer) = self.send(Method::DELETE, path, parameters, None, SLACK, SMALL).await?;
-        if status != StatusCode::OK && status != StatusCode::NOT_FOUND {
-            return Err(self.note(refused(status, &answer)));
-        }
-        self.well();
-        Ok(())
-    }
-
     async fn send(
         &self,
         method: Method,

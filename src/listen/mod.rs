@@ -37,6 +37,8 @@ pub struct Config {
     pub client_auth: ClientAuth,
     /// Tell targets about the certificate of the client (`clientheaders`, new).
     pub client_headers: bool,
+    /// Port to which plain HTTP is sent with TLS (`redirect=https`, `redirect=https:8443`, new).
+    pub redirect: Option<u16>,
     /// `strictmatch`: no certificate for the server name, no handshake.
     pub strict_match: bool,
     /// TLS version numbers as on the wire (0x0303); 0: not set.

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::route::{Route, Settings, Table};
+use crate::route::{ErrorPages, Route, Settings, Table};
 
 pub use self::consul::history::Past;
 pub use self::consul::overrides::{Override, Overrides, Written};
@@ -66,6 +66,10 @@ pub struct ConsulConfig {
     pub kv_path: String,
     /// Without its leading slash.
     pub page_path: String,
+    /// Keys below it are entries that `options=NAME` names. Without its leading slash; empty: there are none.
+    pub options_path: String,
+    /// Keys below it are pages for our own errors. Without its leading slash; empty: there are none.
+    pub error_pages_path: String,
     pub tag_prefix: String,
     /// Check states that count as good.
     pub service_status: Vec<String>,
@@ -121,6 +125,9 @@ pub trait Publish: Send + Sync + 'static {
     /// Called right before [`Publish::publish`]: routes of the new table that the last one did not have, whose slots are
     /// empty, and routes that are gone. All others are shared by both tables, with what hangs on them.
     fn prepare(&self, _fresh: &[Arc<Route>], _gone: &[Arc<Route>]) {}
+
+    /// Pages for our own errors, for the next [`Publish::publish`] and all after it.
+    fn error_pages(&self, _pages: Arc<ErrorPages>) {}
 
     fn publish(&self, table: Arc<Table>, page: Arc<str>);
 }

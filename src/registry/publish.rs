@@ -16,7 +16,7 @@ use super::preview::Ingredients;
 use super::status::{Board, Change, TableStatus, place, remember};
 use super::{Publish, RoutesLog};
 use crate::metrics::names;
-use crate::route::{self, Builder, Entry, Instance, Origin, Parsed, Reject, Settings, Table};
+use crate::route::{self, Builder, Entry, ErrorPages, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
 /// The sources' end. Cheap to clone.
 #[derive(Clone, Default)]
@@ -39,12 +39,16 @@ pub(super) struct Pending {
     disabled: Option<Arc<[Disabled]>>,
     /// Who wants to know what the table is made of.
     curious: Vec<oneshot::Sender<Ingredients>>,
+    named: Option<Named>,
+    error_pages: Option<ErrorPages>,
     causes: Vec<String>,
     /// When the oldest and the newest of these changes came.
     since: Option<(Instant, Instant)>,
     /// What the first table waits for.
     pub(super) services_known: bool,
     pub(super) manual_known: bool,
+    /// There will be entries that tags can name, and they are not known yet.
+    named_awaited: bool,
 }
 
 /// Overrides: keys in order, and their texts.
@@ -101,6 +105,30 @@ impl Feed {
         tokio::time::timeout(CURIOUS, given).await.ok()?.ok()
     }
 
+    pub(super) fn named(&self, named: Named) {
+        self.put(|pending| {
+            pending.cause(|| "options".into());
+            pending.named = Some(named);
+        });
+    }
+
+    pub(super) fn error_pages(&self, pages: ErrorPages) {
+        self.put(|pending| {
+            pending.cause(|| "error pages".into());
+            pending.error_pages = Some(pages);
+        });
+    }
+
+    /// Routes that name entries would be missing in a table without these.
+    pub(super) fn await_named(&self) {
+        self.put(|pending| pending.named_awaited = true);
+    }
+
+    /// The entries are known, or known to be out of reach.
+    pub(super) fn named_known(&self) {
+        self.put(|pending| pending.named_awaited = false);
+    }
+
     /// Every service was heard of; from now on a table without them is wrong.
     pub(super) fn services_known(&self) {
         self.put(|pending| pending.services_known = true);
@@ -142,10 +170,13 @@ impl Pending {
             page: self.page.take(),
             disabled: self.disabled.take(),
             curious: std::mem::take(&mut self.curious),
+            named: self.named.take(),
+            error_pages: self.error_pages.take(),
             causes: std::mem::take(&mut self.causes),
             since: self.since.take(),
             services_known: self.services_known,
             manual_known: self.manual_known,
+            named_awaited: self.named_awaited,
         }
     }
 }
@@ -189,6 +220,8 @@ impl Funnel {
             whole: None,
             disabled: Arc::default(),
             page: "".into(),
+            named: Named::default(),
+            error_pages: Arc::default(),
             rejects: HashSet::new(),
             table: Arc::default(),
             builds: 0,
@@ -204,7 +237,7 @@ impl Funnel {
             loop {
                 let since = {
                     let pending = self.feed.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
-                    pending.since.filter(|_| pending.services_known && pending.manual_known)
+                    pending.since.filter(|_| pending.services_known && pending.manual_known && !pending.named_awaited)
                 };
                 let Some((first, last)) = since else { break };
                 let until = due(applied, first, last);
@@ -242,6 +275,9 @@ impl Funnel {
     }
 }
 
+/// What a tag that names an entry contains.
+const NAMING: &str = "options=";
+
 /// When pending changes go, the oldest of which came at `first` and the newest at `last`.
 fn due(applied: Option<Instant>, first: Instant, last: Instant) -> Instant {
     match applied {
@@ -261,6 +297,8 @@ struct Worker {
     whole: Option<Parsed>,
     disabled: Arc<[Disabled]>,
     page: Arc<str>,
+    named: Named,
+    error_pages: Arc<ErrorPages>,
     /// The rejects of the table in force, to log only new ones.
     rejects: HashSet<(Origin, String)>,
     table: Arc<Table>,
@@ -280,6 +318,12 @@ impl Worker {
         let mut changed = first;
         if let Some(disabled) = pending.disabled {
             changed |= self.switch(disabled);
+        }
+        if let Some(named) = pending.named
+            && named != self.named
+        {
+            self.named = named;
+            changed |= self.read_again();
         }
         for (name, instances) in pending.services {
             changed |= self.service(name, instances);
@@ -311,6 +355,14 @@ impl Worker {
         }
         for curious in pending.curious {
             let _ = curious.send(self.ingredients());
+        }
+        if let Some(pages) = pending.error_pages
+            && pages != *self.error_pages
+        {
+            tracing::info!("Set error pages {pages:?}");
+            self.error_pages = Arc::new(pages);
+            self.publish.error_pages(self.error_pages.clone());
+            page_changed = true;
         }
         if !changed {
             if page_changed {
@@ -358,10 +410,27 @@ impl Worker {
         true
     }
 
+    /// Services with instances that name entries, which have changed. `false`: there are none.
+    fn read_again(&mut self) -> bool {
+        let names = |instance: &Instance| {
+            instance.options.contains_key(Named::OPTION) || instance.tags.iter().any(|tag| tag.contains(NAMING))
+        };
+        let all: Vec<_> = self.services.iter().filter(|(_, known)| known.instances.iter().any(names)).collect();
+        let all: Vec<_> = all.into_iter().map(|(name, known)| (name.clone(), self.parse(&known.instances))).collect();
+        let some = !all.is_empty();
+        for (name, parsed) in all {
+            self.builder.service(&name, parsed.entries);
+            if let Some(known) = self.services.get_mut(&name) {
+                known.rejects = parsed.rejects;
+            }
+        }
+        some
+    }
+
     fn parse(&self, instances: &[Instance]) -> Parsed {
         let mut all = Parsed::default();
         for instance in instances {
-            let parsed = route::parse_tags(instance, &self.setup.tag_prefix, &self.setup.datacenter);
+            let parsed = route::parse_tags_with(instance, &self.setup.tag_prefix, &self.setup.datacenter, &self.named);
             all.entries.extend(parsed.entries);
             all.rejects.extend(parsed.rejects);
         }

@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
+use super::allowance::Allowance;
 use super::directory::Endpoint;
 use super::{Error, Inbound, Pools};
 use crate::net::Stream;
@@ -44,30 +45,32 @@ struct Source {
     /// Everything was taken.
     ended: Cell<bool>,
     failed: Cell<bool>,
+    allowance: Allowance,
     /// Called once when the body has been read to its end.
     done: RefCell<Option<Box<dyn FnOnce()>>>,
 }
 
 impl RequestBody {
     pub fn empty() -> Self {
-        Self::from_source(None, None)
+        Self::from_source(None, 0, None)
     }
 
-    /// `done` is called when the last byte has been read.
-    pub fn new(incoming: Inbound, done: impl FnOnce() + 'static) -> Self {
+    /// With more than `limit` bytes (0: any number) it fails; `done` is called when the last byte has been read.
+    pub fn new(incoming: Inbound, limit: u64, done: impl FnOnce() + 'static) -> Self {
         if incoming.is_end_stream() {
             done();
             return Self::empty();
         }
-        Self::from_source(Some(incoming), Some(Box::new(done)))
+        Self::from_source(Some(incoming), limit, Some(Box::new(done)))
     }
 
-    fn from_source(incoming: Option<Inbound>, done: Option<Box<dyn FnOnce()>>) -> Self {
+    fn from_source(incoming: Option<Inbound>, limit: u64, done: Option<Box<dyn FnOnce()>>) -> Self {
         Self(Rc::new(Source {
             ended: Cell::new(incoming.is_none()),
             incoming: RefCell::new(incoming),
             touched: Cell::new(false),
             failed: Cell::new(false),
+            allowance: Allowance::new(limit),
             done: RefCell::new(done),
         }))
     }
@@ -80,9 +83,9 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let source = &self.0;
         let mut incoming = source.incoming.borrow_mut();
         let Some(body) = incoming.as_mut() else { return Poll::Ready(None) };
@@ -91,6 +94,11 @@ impl Body for RequestBody {
             Poll::Pending => {}
             Poll::Ready(frame) => {
                 source.touched.set(true);
+                if let Some(Ok(frame)) = frame
+                    && let Err(exceeded) = source.allowance.take(frame.data_ref().map_or(0, Bytes::len))
+                {
+                    return Poll::Ready(Some(Err(exceeded.into())));
+                }
                 match frame {
                     Some(Ok(_)) if !body.is_end_stream() => {}
                     Some(Err(_)) => source.failed.set(true),
@@ -103,7 +111,7 @@ impl Body for RequestBody {
                 }
             }
         }
-        polled
+        polled.map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -114,6 +122,8 @@ impl Body for RequestBody {
         self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
     }
 }
+
+type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends requests to one endpoint.
 pub struct Exchange<'a> {
@@ -238,7 +248,9 @@ impl Failed {
 }
 
 fn classify(error: hyper::Error, body: &RequestBody) -> Error {
-    if body.0.failed.get() || error.is_user() {
+    if body.0.allowance.is_exceeded() {
+        Error::BodyTooLarge
+    } else if body.0.failed.get() || error.is_user() {
         Error::Body(error.into())
     } else if error.is_parse() {
         Error::Malformed(error.into())

@@ -32,6 +32,7 @@ pub(super) fn listener() -> Config {
         half_close: false,
         client_auth: Default::default(),
         client_headers: false,
+        redirect: None,
         strict_match: false,
         tls_min: 0,
         tls_max: 0,

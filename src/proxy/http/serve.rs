@@ -12,9 +12,9 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::{Client, ClientHeaders, Tunnel, Worker, h2};
+use super::{Client, ClientHeaders, Worker, h2, tunnel};
 use crate::life::{Phase, Watch};
-use crate::net::{Clock, Peer, Stream, Timed, tunnel};
+use crate::net::{Clock, Peer, Stream, Timed};
 use crate::upstream::Inbound;
 
 /// What all connections of one listener share.
@@ -32,6 +32,8 @@ pub struct Listener {
     pub client_headers: ClientHeaders,
     /// Set where challenges of a CA are answered.
     pub challenge: Option<Challenge>,
+    /// Every request gets a redirect to the same URL with TLS at this port.
+    pub redirect: Option<u16>,
     /// Set on listeners with TLS.
     pub misdirected: Option<Misdirected>,
 }
@@ -92,20 +94,11 @@ pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: R
         tracing::debug!("{}: {error}", client.peer.remote);
         return;
     }
-    let Some(Tunnel { mut upgraded, mut record, _open }) = client.tunnel.take() else { return };
+    let Some(tunnel) = client.tunnel.take() else { return };
     let parts = connection.into_parts();
     client.clock.unlimited();
     client.clock.write_until(None);
-    let mut stream = parts.io.into_inner();
-    tokio::select! {
-        copied = tunnel(&mut stream, &mut upgraded.stream, &parts.read_buf, &upgraded.read) => {
-            match copied {
-                Ok(copied) => record.copied(copied.forth, copied.back),
-                Err(error) => tracing::debug!("{}: {error}", client.peer.remote),
-            }
-        }
-        () = life.reached(Phase::Closing) => {}
-    }
+    tunnel::run(&client, parts.io.into_inner().into_inner(), &parts.read_buf, tunnel, life).await;
 }
 
 async fn answer(

@@ -63,8 +63,19 @@ pub(super) async fn run(
         },
     });
     tasks.spawn(services.run());
-    for (kind, path, name) in [(Kind::Overrides, &config.kv_path, "overrides"), (Kind::Page, &config.page_path, "page")]
-    {
+    if !config.options_path.is_empty() {
+        feed.await_named();
+    }
+    for (kind, path, name) in [
+        (Kind::Overrides, &config.kv_path, "overrides"),
+        (Kind::Page, &config.page_path, "page"),
+        (Kind::Options, &config.options_path, "options"),
+        (Kind::ErrorPages, &config.error_pages_path, "error pages"),
+    ] {
+        // The first two mean the whole store then, as in fabio.
+        if path.is_empty() && matches!(kind, Kind::Options | Kind::ErrorPages) {
+            continue;
+        }
         let path = path.trim_start_matches('/').to_owned();
         let source = board.source(name);
         let kv = Kv { client: client.clone(), kind, path, poll: config.poll_interval, feed: feed.clone(), source };

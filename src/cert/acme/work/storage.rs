@@ -123,7 +123,7 @@ impl Storage {
     pub(super) async fn delete(&self, key: &str) -> Result<(), Error> {
         match self {
             Storage::Consul { client, prefix } => {
-                client.delete(&Keys::kv(&format!("{prefix}{key}")), "").await.map_err(|error| self.failed(&error))
+                client.delete(&format!("{prefix}{key}")).await.map_err(|error| self.failed(&error))
             }
             Storage::Directory { path, .. } => match std::fs::remove_file(path.join(key)) {
                 Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
