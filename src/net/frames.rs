@@ -92,7 +92,7 @@ mod tests {
         let mut frame = vec![0x82];
         match length {
             ..126 => frame.push(mask | length as u8),
-            ..65_536 => {
+            126..65_536 => {
                 frame.push(mask | 126);
                 frame.extend((length as u16).to_be_bytes());
             }
