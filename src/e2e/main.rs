@@ -4,6 +4,7 @@
 mod testing;
 
 mod access_log;
+mod commands;
 mod consul;
 mod headers;
 mod options;
@@ -13,6 +14,7 @@ mod proxy;
 mod readme;
 mod reports;
 mod routing;
+mod service;
 mod shutdown;
 mod smuggling;
 mod targets;

@@ -2,6 +2,7 @@
 //! protocol, and the ClientHello of TLS.
 
 pub mod client_hello;
+mod datagrams;
 mod frames;
 mod peer;
 pub mod proxy_protocol;
@@ -12,6 +13,7 @@ mod stream;
 mod supplies;
 mod timed;
 
+pub use datagrams::{Datagrams, Here};
 pub use frames::Farewell;
 pub use peer::{ClientCertificate, Peer, TlsInfo};
 pub use relay::{Course, End, Limits, Side, relay, relay_until};

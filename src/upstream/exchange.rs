@@ -20,7 +20,7 @@ use hyper_util::rt::TokioIo;
 
 use super::allowance::Allowance;
 use super::directory::Endpoint;
-use super::{Error, Pools};
+use super::{Error, Inbound, Pools};
 use crate::net::Stream;
 
 /// A connection to a target with its driver.
@@ -40,7 +40,7 @@ pub(super) struct Connection {
 pub struct RequestBody(Rc<Source>);
 
 struct Source {
-    incoming: RefCell<Option<Incoming>>,
+    incoming: RefCell<Option<Inbound>>,
     touched: Cell<bool>,
     /// Everything was taken.
     ended: Cell<bool>,
@@ -56,7 +56,7 @@ impl RequestBody {
     }
 
     /// With more than `limit` bytes (0: any number) it fails; `done` is called when the last byte has been read.
-    pub fn new(incoming: Incoming, limit: u64, done: impl FnOnce() + 'static) -> Self {
+    pub fn new(incoming: Inbound, limit: u64, done: impl FnOnce() + 'static) -> Self {
         if incoming.is_end_stream() {
             done();
             return Self::empty();
@@ -64,7 +64,7 @@ impl RequestBody {
         Self::from_source(Some(incoming), limit, Some(Box::new(done)))
     }
 
-    fn from_source(incoming: Option<Incoming>, limit: u64, done: Option<Box<dyn FnOnce()>>) -> Self {
+    fn from_source(incoming: Option<Inbound>, limit: u64, done: Option<Box<dyn FnOnce()>>) -> Self {
         Self(Rc::new(Source {
             ended: Cell::new(incoming.is_none()),
             incoming: RefCell::new(incoming),
@@ -115,11 +115,11 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.incoming.borrow().as_ref().is_none_or(Incoming::is_end_stream)
+        self.0.incoming.borrow().as_ref().is_none_or(Inbound::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
     }
 }
 

@@ -5,6 +5,7 @@ mod connect;
 mod directory;
 mod error;
 mod exchange;
+mod inbound;
 mod pool;
 mod tls;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
 pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Upgraded};
+pub use inbound::Inbound;
 pub use pool::Pools;
 pub use tls::prepare;
 

@@ -23,7 +23,6 @@ use std::time::Instant;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::uri::{Parts as UriParts, PathAndQuery};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
-use hyper::body::Incoming;
 
 use self::answer::Refusal;
 use self::body::Body;
@@ -39,7 +38,7 @@ use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer, Supplies};
 use crate::proxy::{Config, preamble};
 use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{self, Effort, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
+use crate::upstream::{self, Effort, Exchange, Inbound, Pools, RequestBody, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -136,7 +135,7 @@ struct Finish<'a> {
 }
 
 impl Client {
-    async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn handle(&self, request: Request<Inbound>) -> Response<Body> {
         let wt = self.listener.write_timeout;
         let deadline = (!wt.is_zero()).then(|| Instant::now() + wt);
         let logger = self.worker.logger.as_ref();
@@ -150,7 +149,7 @@ impl Client {
     /// Takes the facts if the request goes to a target.
     async fn respond(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<Inbound>,
         deadline: Option<Instant>,
         facts: &mut Option<Box<Facts>>,
     ) -> Response<Body> {
@@ -215,7 +214,7 @@ impl Client {
     }
 
     /// Everything that looks at the table. Ends before anything is waited for.
-    fn plan(&self, request: &Request<Incoming>, host: &str) -> Plan {
+    fn plan(&self, request: &Request<Inbound>, host: &str) -> Plan {
         let worker = &*self.worker;
         let snapshot = worker.live.load();
         let cleaned = path::clean(request.uri().path());
@@ -243,7 +242,7 @@ impl Client {
     fn try_host(
         &self,
         snapshot: &Snapshot,
-        request: &Request<Incoming>,
+        request: &Request<Inbound>,
         host: &str,
         cleaned: &path::Cleaned<'_>,
         tls: bool,
@@ -323,7 +322,7 @@ impl Client {
     }
 
     /// The same URL with TLS at this port.
-    fn to_tls(&self, request: &Request<Incoming>, host: &str, port: u16) -> Response<Body> {
+    fn to_tls(&self, request: &Request<Inbound>, host: &str, port: u16) -> Response<Body> {
         let bare = without_port(host).unwrap_or(host).trim_end_matches(':');
         if bare.is_empty() {
             return self.paged(Refusal::MissingHost.answer(), "", request.headers());
@@ -344,7 +343,7 @@ impl Client {
 
     fn plan_forward(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<Inbound>,
         target: &Target,
         cleaned: &path::Cleaned<'_>,
     ) -> Result<Forward, Refusal> {
@@ -374,7 +373,7 @@ impl Client {
 
     async fn forward(
         &self,
-        request: Request<Incoming>,
+        request: Request<Inbound>,
         host: &str,
         forward: Forward,
         mut log: Option<Box<Facts>>,

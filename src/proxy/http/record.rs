@@ -34,6 +34,7 @@ impl Record {
         facts: Option<Box<Facts>>,
     ) -> Self {
         let begun = Instant::now();
+        target.series.begin(shard);
         Self { target: Some(target), shard, begun, deadline, status: CLIENT_GONE, upgraded: false, facts }
     }
 
