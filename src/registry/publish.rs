@@ -36,11 +36,11 @@ pub(super) struct Pending {
     pub(super) manual: Option<Manual>,
     whole: Option<Parsed>,
     pub(super) page: Option<Arc<str>>,
+    named: Option<Named>,
+    error_pages: Option<ErrorPages>,
     disabled: Option<Arc<[Disabled]>>,
     /// Who wants to know what the table is made of.
     curious: Vec<oneshot::Sender<Ingredients>>,
-    named: Option<Named>,
-    error_pages: Option<ErrorPages>,
     causes: Vec<String>,
     /// When the oldest and the newest of these changes came.
     since: Option<(Instant, Instant)>,
@@ -90,21 +90,6 @@ impl Feed {
         });
     }
 
-    /// What is taken out by hand.
-    pub(super) fn disabled(&self, disabled: Arc<[Disabled]>) {
-        self.put(|pending| {
-            pending.cause(|| "disabled or enabled by hand".into());
-            pending.disabled = Some(disabled);
-        });
-    }
-
-    /// What the table in force is made of; `None`: there is none yet.
-    pub(super) async fn ingredients(&self) -> Option<Ingredients> {
-        let (answer, given) = oneshot::channel();
-        self.put(|pending| pending.curious.push(answer));
-        tokio::time::timeout(CURIOUS, given).await.ok()?.ok()
-    }
-
     pub(super) fn named(&self, named: Named) {
         self.put(|pending| {
             pending.cause(|| "options".into());
@@ -127,6 +112,21 @@ impl Feed {
     /// The entries are known, or known to be out of reach.
     pub(super) fn named_known(&self) {
         self.put(|pending| pending.named_awaited = false);
+    }
+
+    /// What is taken out by hand.
+    pub(super) fn disabled(&self, disabled: Arc<[Disabled]>) {
+        self.put(|pending| {
+            pending.cause(|| "disabled or enabled by hand".into());
+            pending.disabled = Some(disabled);
+        });
+    }
+
+    /// What the table in force is made of; `None`: there is none yet.
+    pub(super) async fn ingredients(&self) -> Option<Ingredients> {
+        let (answer, given) = oneshot::channel();
+        self.put(|pending| pending.curious.push(answer));
+        tokio::time::timeout(CURIOUS, given).await.ok()?.ok()
     }
 
     /// Every service was heard of; from now on a table without them is wrong.
@@ -168,10 +168,10 @@ impl Pending {
             manual: self.manual.take(),
             whole: self.whole.take(),
             page: self.page.take(),
-            disabled: self.disabled.take(),
-            curious: std::mem::take(&mut self.curious),
             named: self.named.take(),
             error_pages: self.error_pages.take(),
+            disabled: self.disabled.take(),
+            curious: std::mem::take(&mut self.curious),
             causes: std::mem::take(&mut self.causes),
             since: self.since.take(),
             services_known: self.services_known,
@@ -316,14 +316,14 @@ impl Worker {
         let causes = causes(&pending.causes);
         let first = self.builds == 0;
         let mut changed = first;
-        if let Some(disabled) = pending.disabled {
-            changed |= self.switch(disabled);
-        }
         if let Some(named) = pending.named
             && named != self.named
         {
             self.named = named;
             changed |= self.read_again();
+        }
+        if let Some(disabled) = pending.disabled {
+            changed |= self.switch(disabled);
         }
         for (name, instances) in pending.services {
             changed |= self.service(name, instances);
@@ -353,9 +353,6 @@ impl Worker {
             self.page = page;
             page_changed = true;
         }
-        for curious in pending.curious {
-            let _ = curious.send(self.ingredients());
-        }
         if let Some(pages) = pending.error_pages
             && pages != *self.error_pages
         {
@@ -363,6 +360,9 @@ impl Worker {
             self.error_pages = Arc::new(pages);
             self.publish.error_pages(self.error_pages.clone());
             page_changed = true;
+        }
+        for curious in pending.curious {
+            let _ = curious.send(self.ingredients());
         }
         if !changed {
             if page_changed {

@@ -177,6 +177,16 @@ pub fn explain(table: &Table, question: &Question) -> Explanation {
                 Redirect::loops(&location, scheme, &question.host, &cleaned.raw)
             })
         };
+        if let Some(conditions) = &route.conditions {
+            candidate.reason.push_str(&format!(", only with {}", conditions.text().trim_end()));
+            if !route.fits(&plain(question), &cleaned.decoded) {
+                candidate
+                    .reason
+                    .push_str("; passed over, because a GET without headers does not fulfil its conditions");
+                candidates.push(candidate);
+                continue;
+            }
+        }
         let usable: Vec<&Target> = route.targets.iter().filter(|target| target.share > 0.0).collect();
         let fits = request.as_ref().is_none_or(|request| route.fits(request, &cleaned.decoded));
         if !fits {
@@ -209,6 +219,16 @@ pub fn explain(table: &Table, question: &Question) -> Explanation {
         close: near_misses(table, question, &cleaned),
         candidates,
     }
+}
+
+/// The request that is asked about, as far as it is known.
+fn plain(question: &Question) -> http::Request<()> {
+    let mut request = http::Request::new(());
+    let target = format!("/?{}", question.query.as_deref().unwrap_or_default());
+    if let Ok(target) = target.parse() {
+        *request.uri_mut() = target;
+    }
+    request
 }
 
 fn decide(route: &Route, candidate: &Candidate) -> (Outcome, String) {

@@ -184,3 +184,73 @@ async fn what_was_read_before_goes_first() {
     let (end, ()) = tokio::time::timeout(Duration::from_secs(20), async { tokio::join!(relay, test) }).await.unwrap();
     assert!(matches!(end, End::Done), "{end:?}");
 }
+
+/// As [`with_relay`], for a WebSocket that is told to end as soon as `leave` is given.
+async fn websocket(limits: Limits, ahead: &[u8], leave: impl Future<Output = ()>, test: impl AsyncFnOnce(Ends)) -> End {
+    let (client, near_client) = pair().await;
+    let (target, near_target) = pair().await;
+    let supplies = Supplies::default();
+    let (mut near_client, mut near_target) = (Stream::Plain(near_client), Stream::Plain(near_target));
+    let farewell = Some(Farewell::going_away([0; 4]));
+    let course = Course { limits, from_client: ahead, from_target: b"\x81\x02hi", farewell };
+    let relay = async {
+        let end = relay_until(&mut near_client, &mut near_target, course, &supplies, leave, |_, _| {}).await;
+        drop((near_client, near_target));
+        end
+    };
+    let both = async { tokio::join!(relay, test(Ends { client, target })).0 };
+    tokio::time::timeout(Duration::from_secs(20), both).await.expect("hangs")
+}
+
+const TO_CLIENT: &[u8] = b"\x88\x02\x03\xe9";
+const TO_TARGET: &[u8] = b"\x88\x82\0\0\0\0\x03\xe9";
+
+#[tokio::test]
+async fn a_websocket_ends_between_its_frames() {
+    // What was read before, with the beginning of a frame behind it.
+    let (leave, left) = tokio::sync::oneshot::channel::<()>();
+    let told = async { _ = left.await };
+    let end = websocket(Limits::default(), b"\x82\x81\0\0\0\0x\x82\x83\0\0\0\0a", told, async |ends| {
+        let Ends { mut client, mut target } = ends;
+        let mut begun = [0; 14];
+        target.read_exact(&mut begun).await.unwrap();
+        leave.send(()).unwrap();
+        client.write_all(b"bc\x82\x81\0\0\0\0lost").await.unwrap();
+        assert_eq!(read_all(&mut target).await, [b"bc", TO_TARGET].concat());
+        drop(target);
+        assert_eq!(read_all(&mut client).await, [b"\x81\x02hi", TO_CLIENT].concat());
+    })
+    .await;
+    assert!(matches!(end, End::Left), "{end:?}");
+}
+
+#[tokio::test]
+async fn an_idle_websocket_is_told_so() {
+    let limits = Limits { idle: Duration::from_millis(50), ..Limits::default() };
+    let end = websocket(limits, b"", std::future::pending(), async |ends| {
+        let Ends { mut client, mut target } = ends;
+        assert_eq!(read_all(&mut target).await, TO_TARGET);
+        drop(target);
+        assert_eq!(read_all(&mut client).await, [b"\x81\x02hi", TO_CLIENT].concat());
+    })
+    .await;
+    assert!(matches!(end, End::Idle), "{end:?}");
+}
+
+#[tokio::test]
+async fn a_frame_without_an_end_does_not_hold_it_up() {
+    let begun = std::time::Instant::now();
+    let (leave, left) = tokio::sync::oneshot::channel::<()>();
+    let told = async { _ = left.await };
+    let end = websocket(Limits::default(), b"\x82\x83\0\0\0\0a", told, async |ends| {
+        let Ends { mut client, mut target } = ends;
+        let mut part = [0; 7];
+        target.read_exact(&mut part).await.unwrap();
+        leave.send(()).unwrap();
+        assert_eq!(read_all(&mut target).await, b"", "nothing within a frame");
+        assert_eq!(read_all(&mut client).await, [b"\x81\x02hi", TO_CLIENT].concat());
+    })
+    .await;
+    assert!(matches!(end, End::Left), "{end:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}

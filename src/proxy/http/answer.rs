@@ -155,8 +155,7 @@ pub(crate) fn options() -> Response<Body> {
     empty(StatusCode::OK)
 }
 
-/// One of our own errors with the page that an operator wrote for it, if there is one. Other programs have use for the
-/// status only, and gRPC for nothing in a body at all.
+/// One of our own errors with the page that an operator wrote for it, if there is one. gRPC has no use for a body.
 pub(crate) fn with_page(
     mut response: Response<Body>,
     pages: &ErrorPages,

@@ -241,10 +241,11 @@ impl Client {
         worker.metrics.http().not_found(worker.shard);
         tracing::warn!("No route for {}{}", host, request.uri().path_and_query().map_or("/", PathAndQuery::as_str));
         let answer = answer::no_route(worker.config.no_route_status, &snapshot.page);
-        if !snapshot.page.is_empty() {
+        if !snapshot.page.is_empty() || snapshot.error_pages.is_empty() {
             return Plan::Answer(answer);
         }
-        Plan::Answer(answer::with_page(answer, &snapshot.error_pages, host, request.headers()))
+        let set = without_port(host).unwrap_or(host).to_ascii_lowercase();
+        Plan::Answer(answer::with_page(answer, &snapshot.error_pages, &set, request.headers()))
     }
 
     fn try_host(
