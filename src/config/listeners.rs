@@ -38,6 +38,7 @@ impl Default for Listener {
             proxy_header_timeout: none,
             proxy_trusted: Vec::new(),
             half_close: false,
+            h2c: false,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,
@@ -133,6 +134,12 @@ impl Reader<'_> {
         let mut strict_match = self.flag("strictmatch");
         let proxy_trusted = self.networks();
         let half_close = self.flag("halfclose");
+        let h2c = self.flag("h2c");
+        if h2c && proto.is_some_and(|proto| proto != Proto::Http) {
+            self.mistake(
+                "h2c=true is for proto=http: https and grpcs agree on HTTP/2 by TLS, and grpc speaks nothing else",
+            );
+        }
         let addr = addr?;
         self.check_range(&addr, proto);
         if source.as_ref().is_some_and(|source| source.kind == Kind::VaultPki) && !strict_match {
@@ -157,6 +164,7 @@ impl Reader<'_> {
             proxy_header_timeout: duration::positive(times.header),
             proxy_trusted,
             half_close,
+            h2c,
             strict_match,
             tls_min,
             tls_max,
@@ -436,6 +444,7 @@ const OPTIONS: &[&str] = &[
     "refresh",
     "pxytrusted",
     "halfclose",
+    "h2c",
 ];
 
 /// Each is a socket per worker.

@@ -5,6 +5,7 @@ mod testing;
 
 mod access_log;
 mod consul;
+mod h2_targets;
 mod headers;
 mod parsing;
 mod policy;

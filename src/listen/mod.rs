@@ -31,6 +31,8 @@ pub struct Config {
     pub proxy_trusted: Vec<ipnet::IpNet>,
     /// Keep serving a request whose client has closed its sending side (`halfclose`, new).
     pub half_close: bool,
+    /// HTTP/2 by prior knowledge as well (`h2c`, new). Plain HTTP listeners only.
+    pub h2c: bool,
     /// `strictmatch`: no certificate for the server name, no handshake.
     pub strict_match: bool,
     /// TLS version numbers as on the wire (0x0303); 0: not set.

@@ -32,7 +32,7 @@ pub use prefix::{DEFAULT_PREFIX, PrefixError, expand_prefix};
 pub use push::{Addresses, Post, TARGETS as PUSH_TARGETS};
 pub use series::Counter;
 pub use targets::TargetSeries;
-pub use traffic::{HttpSeries, OpenWebSocket, TcpSeries};
+pub use traffic::{GrpcSeries, HttpSeries, OpenWebSocket, TcpSeries};
 
 /// `metrics.*`
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +72,7 @@ struct Inner {
     buckets: Arc<series::Buckets>,
     targets: targets::Targets,
     http: HttpSeries,
+    grpc: GrpcSeries,
     tcp: TcpSeries,
     tcp_sni: TcpSeries,
     names: render::Names,
@@ -92,10 +93,12 @@ impl Metrics {
         let buckets = Arc::new(series::Buckets::new(&config.prometheus_buckets));
         let enabled = !config.targets.is_empty();
         let (push, journal) = push::Push::new(config).unzip();
+        let buckets_of_calls = buckets.clone();
         Self(Arc::new(Inner {
             targets: targets::Targets::new(buckets.clone(), shards, limit, enabled, journal),
             buckets,
             http: HttpSeries::new(shards, enabled),
+            grpc: GrpcSeries::new(shards, buckets_of_calls, enabled),
             tcp: TcpSeries::new(shards),
             tcp_sni: TcpSeries::new(shards),
             names: render::Names::new(&config.prefix, &config.prometheus_subsystem),
@@ -113,6 +116,11 @@ impl Metrics {
 
     pub fn http(&self) -> &HttpSeries {
         &self.0.http
+    }
+
+    /// Of gRPC calls, on whatever listener.
+    pub fn grpc(&self) -> &GrpcSeries {
+        &self.0.grpc
     }
 
     /// Of tcp and tcp-dynamic listeners.

@@ -1,9 +1,10 @@
 //! What listeners count beside the series of targets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Shard;
-use super::series::Counter;
+use super::series::{Buckets, Counter, Sample, Series};
 
 /// Counters of the HTTP listeners.
 pub struct HttpSeries {
@@ -63,6 +64,64 @@ impl Drop for OpenWebSocket {
         self.count.sub(self.shard, 1);
     }
 }
+
+/// What is counted of gRPC calls.
+pub struct GrpcSeries {
+    /// Accepted connections of grpc and grpcs listeners.
+    pub conn: Counter,
+    /// Calls without a route.
+    pub no_route: Counter,
+    calls: Series,
+    buckets: Arc<Buckets>,
+    enabled: bool,
+}
+
+impl GrpcSeries {
+    pub(super) fn new(shards: usize, buckets: Arc<Buckets>, enabled: bool) -> Self {
+        Self {
+            conn: Counter::new(shards),
+            no_route: Counter::new(shards),
+            calls: Series::new(shards),
+            buckets,
+            enabled,
+        }
+    }
+
+    /// A finished call. Statuses that gRPC does not have count as unknown.
+    pub fn finished(&self, shard: Shard, status: u16, took: Duration) {
+        if self.enabled {
+            let status = if usize::from(status) < GRPC_CODES.len() { status } else { 2 };
+            self.calls.observe(&self.buckets, shard, status, took);
+        }
+    }
+
+    /// Names of statuses with their calls.
+    pub(super) fn codes(&self) -> Vec<(&'static str, Sample)> {
+        let codes = self.calls.read(&self.buckets).codes.into_iter();
+        codes.filter_map(|(code, sample)| Some((*GRPC_CODES.get(usize::from(code))?, sample))).collect()
+    }
+}
+
+/// As grpc-go names the statuses.
+const GRPC_CODES: [&str; 17] = [
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
 
 /// Counters of the TCP family: `tcp.*` (tcp, tcp-dynamic) and `tcp_sni.*` (tcp+sni, https+tcp+sni).
 pub struct TcpSeries {

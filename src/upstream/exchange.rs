@@ -19,6 +19,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use super::directory::Endpoint;
+use super::h2::Protocol;
+use super::inbound::{BoxError, Inbound};
 use super::{Error, Pools};
 use crate::net::Stream;
 
@@ -39,7 +41,9 @@ pub(super) struct Connection {
 pub struct RequestBody(Rc<Source>);
 
 struct Source {
-    incoming: RefCell<Option<Incoming>>,
+    incoming: RefCell<Option<Inbound>>,
+    /// Looks at everything that is taken, and may put an end to it.
+    watch: RefCell<Option<Watch>>,
     touched: Cell<bool>,
     /// Everything was taken.
     ended: Cell<bool>,
@@ -48,13 +52,16 @@ struct Source {
     done: RefCell<Option<Box<dyn FnOnce()>>>,
 }
 
+type Watch = Box<dyn FnMut(&[u8]) -> Result<(), BoxError>>;
+
 impl RequestBody {
     pub fn empty() -> Self {
         Self::from_source(None, None)
     }
 
     /// `done` is called when the last byte has been read.
-    pub fn new(incoming: Incoming, done: impl FnOnce() + 'static) -> Self {
+    pub fn new(incoming: impl Into<Inbound>, done: impl FnOnce() + 'static) -> Self {
+        let incoming = incoming.into();
         if incoming.is_end_stream() {
             done();
             return Self::empty();
@@ -62,31 +69,52 @@ impl RequestBody {
         Self::from_source(Some(incoming), Some(Box::new(done)))
     }
 
-    fn from_source(incoming: Option<Incoming>, done: Option<Box<dyn FnOnce()>>) -> Self {
+    fn from_source(incoming: Option<Inbound>, done: Option<Box<dyn FnOnce()>>) -> Self {
         Self(Rc::new(Source {
             ended: Cell::new(incoming.is_none()),
             incoming: RefCell::new(incoming),
+            watch: RefCell::default(),
             touched: Cell::new(false),
             failed: Cell::new(false),
             done: RefCell::new(done),
         }))
     }
 
+    /// `watch` sees all data on its way. An error ends the body as if its client had broken off.
+    pub fn watch(&self, watch: impl FnMut(&[u8]) -> Result<(), BoxError> + 'static) {
+        self.0.watch.replace(Some(Box::new(watch)));
+    }
+
+    /// Everything was taken.
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.ended.get()
+    }
+
+    /// It broke off, or was put an end to.
+    pub(super) fn has_failed(&self) -> bool {
+        self.0.failed.get()
+    }
+
     /// Nothing was taken from it yet.
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         !self.0.touched.get()
     }
 }
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let source = &self.0;
         let mut incoming = source.incoming.borrow_mut();
         let Some(body) = incoming.as_mut() else { return Poll::Ready(None) };
-        let polled = Pin::new(&mut *body).poll_frame(cx);
+        let mut polled = Pin::new(&mut *body).poll_frame(cx);
+        if let (Poll::Ready(Some(Ok(frame))), Some(watch)) = (&polled, source.watch.borrow_mut().as_mut())
+            && let Some(Err(error)) = frame.data_ref().map(|data| watch(data))
+        {
+            polled = Poll::Ready(Some(Err(error)));
+        }
         match &polled {
             Poll::Pending => {}
             Poll::Ready(frame) => {
@@ -107,11 +135,11 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.incoming.borrow().as_ref().is_none_or(Incoming::is_end_stream)
+        self.0.incoming.borrow().as_ref().is_none_or(Inbound::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
     }
 }
 
@@ -119,6 +147,7 @@ impl Body for RequestBody {
 pub struct Exchange<'a> {
     pub pools: &'a Pools,
     pub endpoint: &'a Endpoint,
+    pub protocol: Protocol,
     /// Sent first thing on a connection, which is then for this request only. Empty: connections are shared.
     pub preamble: &'a [u8],
     pub effort: &'a Effort,
@@ -134,12 +163,12 @@ pub struct Effort {
 }
 
 impl Exchange<'_> {
-    /// Sends a request and waits for the response head.
+    /// Over HTTP/1.1: sends a request and waits for the response head.
     ///
     /// A kept connection may have been closed by its target at the same moment. Then the request is sent once more, on a
     /// fresh connection, if it certainly was not processed: nothing of it was sent, or it is safe to repeat (RFC 9110,
     /// section 9.2.2, or an idempotency key) and nothing of its body was taken.
-    pub async fn send(&self, head: &Parts, body: &RequestBody) -> Result<Response<ResponseBody>, Error> {
+    pub(super) async fn send_http1(&self, head: &Parts, body: &RequestBody) -> Result<Response<ResponseBody>, Error> {
         let reused = if self.preamble.is_empty() {
             poll_fn(|cx| Poll::Ready(self.pools.reuse(self.endpoint, cx))).await
         } else {
@@ -165,7 +194,7 @@ impl Exchange<'_> {
         self.send_on(connection?, head, body).await.map_err(|failed| failed.error)
     }
 
-    async fn send_on(
+    pub(super) async fn send_on(
         &self,
         mut connection: Connection,
         head: &Parts,
@@ -225,10 +254,10 @@ impl Exchange<'_> {
 }
 
 /// A request without a response.
-struct Failed {
-    error: Error,
+pub(super) struct Failed {
+    pub(super) error: Error,
     /// Nothing of it was sent.
-    unsent: bool,
+    pub(super) unsent: bool,
 }
 
 impl Failed {
@@ -247,14 +276,14 @@ fn classify(error: hyper::Error, body: &RequestBody) -> Error {
     }
 }
 
-fn is_repeatable(head: &Parts) -> bool {
+pub(super) fn is_repeatable(head: &Parts) -> bool {
     matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
         || head.headers.contains_key("idempotency-key")
         || head.headers.contains_key("x-idempotency-key")
 }
 
 /// The body of a target's response. Reading it drives the connection; at its end the connection goes back to the pool.
-pub struct ResponseBody {
+pub(super) struct ResponseBody {
     incoming: Incoming,
     connection: Option<Box<Connection>>,
     pools: Pools,
@@ -272,7 +301,7 @@ impl ResponseBody {
     }
 
     /// The stream behind a 101 response, with the bytes already read from it.
-    pub async fn upgrade(mut self) -> Option<Upgraded> {
+    pub(super) async fn upgrade(mut self) -> Option<Upgraded> {
         let mut connection = *self.connection.take()?;
         if self.driving {
             let _ = poll_fn(|cx| connection.driver.poll_without_shutdown(cx)).await;

@@ -127,6 +127,8 @@ impl Readings {
             }
         };
         put(names::NOT_FOUND, inner.http.not_found.get());
+        put(names::GRPC_CONN, inner.grpc.conn.get());
+        put(names::GRPC_NO_ROUTE, inner.grpc.no_route.get());
         for (series, [conn, fail, no_route]) in [
             (&inner.tcp, [names::TCP_CONN, names::TCP_CONN_FAIL, names::TCP_NO_ROUTE]),
             (&inner.tcp_sni, [names::TCP_SNI_CONN, names::TCP_SNI_CONN_FAIL, names::TCP_SNI_NO_ROUTE]),

@@ -6,8 +6,10 @@
 mod access;
 mod answer;
 mod body;
+mod choice;
 mod compress;
 mod facts;
+mod grpc;
 mod h2;
 mod headers;
 mod packed;
@@ -21,10 +23,10 @@ use std::sync::Arc;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::uri::{Parts as UriParts, PathAndQuery};
 use http::{Request, Response, StatusCode, Uri, Version};
-use hyper::body::Incoming;
 
 use self::answer::Refusal;
 use self::body::Body;
+use self::choice::Choice;
 use self::compress::Wish;
 pub use self::compress::{Coding, Compression};
 use self::facts::Facts;
@@ -36,8 +38,8 @@ use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::{Config, preamble};
-use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{self, Effort, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
+use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Snapshot, Strategy, Target, Turn, path};
+use crate::upstream::{self, Effort, Exchange, Pools, Protocol, RequestBody, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -116,23 +118,29 @@ struct Finish<'a> {
 }
 
 impl Client {
-    async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn handle(&self, request: Request<RequestBody>) -> Response<Body> {
         let logger = self.worker.logger.as_ref();
         let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
-        let response = self.respond(request, &mut facts).await;
+        let response = if self.listener.grpc || grpc::is_call(&request) {
+            Box::pin(grpc::handle(self, request, &mut facts)).await
+        } else {
+            self.respond(request, &mut facts).await
+        };
         let Some(facts) = facts.filter(|facts| facts.all()) else { return response };
-        let record = Record::own(response.status().as_u16(), answer::outcome(&response), self.worker.shard, facts);
+        let mut record = Record::own(response.status().as_u16(), answer::outcome(&response), self.worker.shard, facts);
+        record.fields(response.headers());
         response.map(|body| body.with_record(record))
     }
 
     /// Takes the facts if the request goes to a target.
-    async fn respond(&self, mut request: Request<Incoming>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
+    async fn respond(&self, mut request: Request<RequestBody>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
         let worker = &*self.worker;
         let host = match request::asked(&mut request, worker.config.max_target_size) {
             Ok(Asked::Path(host)) => host,
             Ok(Asked::Options) => return answer::options(),
             Err(refusal) => return refusal.answer(),
         };
+        let host = if self.listener.grpc { grpc::host(request.headers(), host) } else { host };
         if let (Some(misdirected), Some(tls)) = (&self.listener.misdirected, &self.peer.tls)
             && misdirected(tls.server_name.as_deref(), &host)
         {
@@ -145,7 +153,8 @@ impl Client {
         if let Some(facts) = facts {
             facts.received(request.headers(), &worker.rules, &self.peer);
         }
-        let mut plan = self.plan(&request, &host);
+        let kind = choice::Kind::of(&request);
+        let mut plan = self.plan(&request, &host, kind);
         if let Plan::Guarded { schemes, plan: guarded } = plan {
             let asked = auth::Request {
                 method: request.method(),
@@ -178,23 +187,33 @@ impl Client {
     }
 
     /// Everything that looks at the table. Ends before anything is waited for.
-    fn plan(&self, request: &Request<Incoming>, host: &str) -> Plan {
+    fn plan(&self, request: &Request<RequestBody>, host: &str, kind: choice::Kind) -> Plan {
         let worker = &*self.worker;
         let snapshot = worker.live.load();
         let cleaned = path::clean(request.uri().path());
         let tls = self.peer.tls.is_some();
         // `h:` is `h` (RFC 3986, section 3.2.3).
         let host = host.strip_suffix(':').unwrap_or(host);
-        if let Some(plan) = self.try_host(&snapshot, request, host, &cleaned, tls) {
-            return plan;
+        let bare = without_port(host).filter(|_| worker.config.strip_port || kind == choice::Kind::Call);
+        let named = |host: &str| {
+            let first = snapshot.table.http(host, tls, &cleaned.decoded).next();
+            first.is_some_and(|route| !route.host.is_empty())
+        };
+        // gRPC clients write the port wherever they get it from, so a route of the bare host is better than one of none.
+        let hosts = match bare {
+            Some(bare) if kind == choice::Kind::Call && !named(host) && named(bare) => [Some(bare), Some(host)],
+            bare => [Some(host), bare],
+        };
+        for host in hosts.into_iter().flatten() {
+            if let Some(plan) = self.try_host(&snapshot, request, host, &cleaned, kind) {
+                return plan;
+            }
         }
-        if worker.config.strip_port
-            && let Some(bare) = without_port(host)
-            && let Some(plan) = self.try_host(&snapshot, request, bare, &cleaned, tls)
-        {
-            return plan;
+        if kind == choice::Kind::Call {
+            worker.metrics.grpc().no_route.add(worker.shard, 1);
+        } else {
+            worker.metrics.http().not_found(worker.shard);
         }
-        worker.metrics.http().not_found(worker.shard);
         tracing::warn!("No route for {}{}", host, request.uri().path_and_query().map_or("/", PathAndQuery::as_str));
         Plan::Answer(answer::no_route(worker.config.no_route_status, &snapshot.page))
     }
@@ -202,47 +221,69 @@ impl Client {
     fn try_host(
         &self,
         snapshot: &Snapshot,
-        request: &Request<Incoming>,
+        request: &Request<RequestBody>,
         host: &str,
         cleaned: &path::Cleaned<'_>,
-        tls: bool,
+        kind: choice::Kind,
     ) -> Option<Plan> {
-        let query = request.uri().query();
-        for route in snapshot.table.http(host, tls, &cleaned.decoded) {
-            let Some(target) = self.pick(route) else {
-                return Some(Plan::Answer(Refusal::NoTarget.answer()));
-            };
-            let options = &*target.options;
-            let location = match &options.redirect {
-                None => None,
-                Some(redirect) => {
-                    let location = redirect.location(target, host, cleaned, query);
-                    if Redirect::loops(&location, self.used_scheme(request.headers()), host, &cleaned.raw) {
-                        continue;
-                    }
-                    Some((redirect.code, location))
+        // Of routes whose targets speak something else, the first one counts if there is no other.
+        let mut other = None;
+        for route in snapshot.table.http(host, self.peer.tls.is_some(), &cleaned.decoded) {
+            let plan = match kind.choose(route, self.pick(route), self.listener.grpc) {
+                Choice::Fits(target) => self.plan_target(request, host, cleaned, target),
+                Choice::Other(target) => {
+                    other = other.or(Some(target));
+                    continue;
                 }
+                Choice::Nobody => Some(Plan::Answer(Refusal::NoTarget.answer())),
             };
-            let trusted = self.worker.config.trusted.as_deref();
-            if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
-                return Some(Plan::Answer(Refusal::AccessDenied.answer()));
+            if plan.is_some() {
+                return plan;
             }
-            if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
-                && answer::is_preflight(request)
-            {
-                // Browsers ask without credentials, so this comes before auth.
-                return Some(Plan::Answer(answer::preflight(cors, request.headers())));
-            }
-            let plan = match location {
-                Some((code, location)) => Plan::Redirect { code, location },
-                None => self.plan_forward(request, target, cleaned),
-            };
-            return Some(match &options.auth {
-                None => plan,
-                Some(schemes) => Plan::Guarded { schemes: schemes.clone(), plan: Box::new(plan) },
-            });
         }
-        None
+        match other? {
+            Some(target) => self.plan_target(request, host, cleaned, target),
+            None => Some(Plan::Answer(Refusal::Scheme.answer())),
+        }
+    }
+
+    /// `None`: a redirect to where the request came from.
+    fn plan_target(
+        &self,
+        request: &Request<RequestBody>,
+        host: &str,
+        cleaned: &path::Cleaned<'_>,
+        target: &Target,
+    ) -> Option<Plan> {
+        let options = &*target.options;
+        let location = match &options.redirect {
+            None => None,
+            Some(redirect) => {
+                let location = redirect.location(target, host, cleaned, request.uri().query());
+                if Redirect::loops(&location, self.used_scheme(request.headers()), host, &cleaned.raw) {
+                    return None;
+                }
+                Some((redirect.code, location))
+            }
+        };
+        let trusted = self.worker.config.trusted.as_deref();
+        if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
+            return Some(Plan::Answer(Refusal::AccessDenied.answer()));
+        }
+        if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
+            && answer::is_preflight(request)
+        {
+            // Browsers ask without credentials, so this comes before auth.
+            return Some(Plan::Answer(answer::preflight(cors, request.headers())));
+        }
+        let plan = match location {
+            Some((code, location)) => Plan::Redirect { code, location },
+            None => self.plan_forward(request, target, cleaned),
+        };
+        Some(match &options.auth {
+            None => plan,
+            Some(schemes) => Plan::Guarded { schemes: schemes.clone(), plan: Box::new(plan) },
+        })
     }
 
     fn pick<'t>(&self, route: &'t Route) -> Option<&'t Target> {
@@ -266,12 +307,8 @@ impl Client {
             .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
     }
 
-    fn plan_forward(&self, request: &Request<Incoming>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
-        let speaks_http = matches!(
-            (target.destination.scheme, is_websocket(request.headers())),
-            (Scheme::Http | Scheme::Https, _) | (Scheme::Ws | Scheme::Wss, true)
-        );
-        let (true, Some(state)) = (speaks_http, target.state.share::<TargetState>()) else {
+    fn plan_forward(&self, request: &Request<RequestBody>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
+        let Some(state) = target.state.share::<TargetState>() else {
             return Plan::Answer(Refusal::Scheme.answer());
         };
         let path = cleaned.forward(&target.options);
@@ -284,7 +321,7 @@ impl Client {
 
     async fn forward(
         &self,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         host: &str,
         forward: Forward,
         mut log: Option<Box<Facts>>,
@@ -322,6 +359,11 @@ impl Client {
         match &target.options.host {
             // HTTP/1.0 need not name a host, HTTP/1.1 must.
             None if host.is_empty() => set_host(&mut head.headers, &target.destination.authority),
+            // As fabio.
+            None if target.destination.is_grpc() => {
+                let name = target.options.grpc_server_name.as_deref();
+                set_host(&mut head.headers, name.unwrap_or(&target.destination.authority));
+            }
             None => {}
             Some(HostOption::Destination) => set_host(&mut head.headers, &target.destination.authority),
             Some(HostOption::Name(name)) => set_host(&mut head.headers, name),
@@ -342,13 +384,20 @@ impl Client {
         uri.path_and_query = Some(path_and_query);
         head.uri = Uri::from_parts(uri).expect("a path alone is a valid URI");
 
-        let clock = self.clock.clone();
-        let body = RequestBody::new(body, move || clock.unlimited());
         let mut record = Record::new(target.clone(), worker.shard, log);
+        if self.listener.grpc {
+            record.call();
+        }
         let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
         let effort = Effort::default();
-        let exchange =
-            Exchange { pools: &worker.pools, endpoint: &target.endpoint, preamble: &preamble, effort: &effort };
+        let protocol = if upgrade.is_some() { Protocol::Http1 } else { choice::protocol(&target, self.listener.grpc) };
+        let exchange = Exchange {
+            pools: &worker.pools,
+            endpoint: &target.endpoint,
+            protocol,
+            preamble: &preamble,
+            effort: &effort,
+        };
         let answer = exchange.send(&head, &body).await;
         record.effort(&effort);
         match answer {

@@ -18,6 +18,7 @@ pub(crate) struct Record {
     shard: Shard,
     begun: Instant,
     status: u16,
+    /// Its status says nothing.
     upgraded: bool,
     /// `None`: there is no access log, or it is not for this request.
     facts: Option<Box<Facts>>,
@@ -70,6 +71,11 @@ impl Record {
         {
             facts.protocol = "websocket";
         }
+    }
+
+    /// A call on a listener for calls: not among the HTTP statuses.
+    pub(crate) fn call(&mut self) {
+        self.upgraded = true;
     }
 
     /// Fields that may tell how a gRPC call went: those of the head or the trailers.

@@ -1,0 +1,132 @@
+//! WebSocket over a stream (RFC 8441), to targets that know it over HTTP/1.1 only.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Buf as _, Bytes};
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::header::{CONNECTION, HeaderName, HeaderValue, UPGRADE};
+use http::{Method, Request, Response, StatusCode, Version};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::super::{Client, Tunnel};
+use super::{head, stream};
+use crate::life::{Phase, Watch};
+use crate::net::tunnel;
+use crate::upstream::RequestBody;
+
+/// An extended CONNECT for a WebSocket. Any other is refused like CONNECT itself.
+pub(super) fn is_asked_for<B>(request: &Request<B>) -> bool {
+    let protocol = request.extensions().get::<h2::ext::Protocol>();
+    protocol.is_some_and(|protocol| protocol.as_str().eq_ignore_ascii_case("websocket"))
+}
+
+/// Makes the handshake of HTTP/1.1 with the target, then passes bytes on.
+pub(super) async fn serve(client: Client, request: Request<RecvStream>, mut respond: SendResponse<Bytes>, life: Watch) {
+    let (mut head, received) = request.into_parts();
+    // What a client of HTTP/1.1 would have asked.
+    head.method = Method::GET;
+    head.version = Version::HTTP_2;
+    head.extensions.clear();
+    let mut request = Request::from_parts(head, RequestBody::empty());
+    head::to_http1(&mut request);
+    *request.version_mut() = Version::HTTP_11;
+    let headers = request.headers_mut();
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    let key = STANDARD.encode(fastrand::u128(..).to_le_bytes());
+    headers.insert(KEY, HeaderValue::from_str(&key).expect("base64 is ASCII"));
+
+    let response = tokio::select! {
+        biased;
+        _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
+        response = client.handle(request) => response,
+    };
+    let Some(tunnel) = client.tunnel.take() else {
+        return stream::send(&client, response, &mut respond, false).await;
+    };
+    let mut accepted = Response::new(());
+    *accepted.status_mut() = StatusCode::OK;
+    *accepted.headers_mut() = response.into_parts().0.headers;
+    head::remove_connection_headers(accepted.headers_mut());
+    accepted.headers_mut().remove(ACCEPT);
+    match respond.send_response(accepted, false) {
+        Ok(sent) => relay(&client, Pipe { received, read: Bytes::new(), sent }, tunnel, life).await,
+        Err(error) => tracing::debug!("{}: {error}", client.peer.remote),
+    }
+}
+
+async fn relay(client: &Client, mut pipe: Pipe, tunnelled: Tunnel, mut life: Watch) {
+    let Tunnel { mut upgraded, mut record, _open } = tunnelled;
+    tokio::select! {
+        copied = tunnel(&mut pipe, &mut upgraded.stream, &[], &upgraded.read) => match copied {
+            Ok(copied) => record.copied(copied.forth, copied.back),
+            Err(error) => {
+                tracing::debug!("{}: {error}", client.peer.remote);
+                // A connection that broke is a stream that was cancelled (RFC 8441, section 5).
+                pipe.sent.send_reset(Reason::CANCEL);
+            }
+        },
+        () = life.reached(Phase::Closing) => {}
+    }
+}
+
+/// A stream as bytes both ways.
+struct Pipe {
+    received: RecvStream,
+    /// Of the last frame, not yet taken.
+    read: Bytes,
+    sent: SendStream<Bytes>,
+}
+
+impl AsyncRead for Pipe {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        while this.read.is_empty() {
+            match ready!(this.received.poll_data(cx)) {
+                None => return Poll::Ready(Ok(())),
+                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
+                Some(Ok(data)) => this.read = data,
+            }
+        }
+        let n = this.read.len().min(buf.remaining());
+        buf.put_slice(&this.read[..n]);
+        this.read.advance(n);
+        let released = this.received.flow_control().release_capacity(n);
+        Poll::Ready(released.map_err(io::Error::other))
+    }
+}
+
+impl AsyncWrite for Pipe {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if buf.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        this.sent.reserve_capacity(buf.len());
+        // A client that has reset its stream gives no more room.
+        let room = match ready!(this.sent.poll_capacity(cx)) {
+            None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Some(room) => room.map_err(io::Error::other)?,
+        };
+        let n = room.min(buf.len());
+        this.sent.send_data(Bytes::copy_from_slice(&buf[..n]), false).map_err(io::Error::other)?;
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.get_mut().sent.send_data(Bytes::new(), true).map_err(io::Error::other))
+    }
+}
+
+const KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
+const ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");

@@ -1,0 +1,109 @@
+//! Where the body of a request comes from: a client connection of either protocol.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a request, as its client sends it.
+pub enum Inbound {
+    Http1(Incoming),
+    H2(H2Inbound),
+}
+
+impl From<Incoming> for Inbound {
+    fn from(incoming: Incoming) -> Self {
+        Inbound::Http1(incoming)
+    }
+}
+
+impl From<H2Inbound> for Inbound {
+    fn from(stream: H2Inbound) -> Self {
+        Inbound::H2(stream)
+    }
+}
+
+/// The body of a stream. What was taken from it makes room for more, so that a slow target slows its client down.
+pub struct H2Inbound {
+    stream: h2::RecvStream,
+    length: Option<u64>,
+    /// Each pause may take so long; 0: any time.
+    pause: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+    waiting: bool,
+}
+
+impl H2Inbound {
+    /// `length`: from the head, which h2 has compared with the body already. `pause`: see `rt` of listeners; 0: no limit.
+    pub fn new(stream: h2::RecvStream, length: Option<u64>, pause: Duration) -> Self {
+        Self { stream, length, pause, timer: None, waiting: false }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.poll_stream(cx) {
+            Poll::Pending if !self.pause.is_zero() => {
+                let deadline = || Instant::now() + self.pause;
+                let timer = match &mut self.timer {
+                    Some(timer) => timer,
+                    none => none.insert(Box::pin(tokio::time::sleep_until(deadline()))),
+                };
+                if !std::mem::replace(&mut self.waiting, true) {
+                    timer.as_mut().reset(deadline());
+                }
+                ready!(timer.as_mut().poll(cx));
+                Poll::Ready(Some(Err("a pause of the request body took longer than the listener's rt".into())))
+            }
+            polled => {
+                self.waiting = false;
+                polled
+            }
+        }
+    }
+
+    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(data) = ready!(self.stream.poll_data(cx)) {
+            let data = data?;
+            self.stream.flow_control().release_capacity(data.len())?;
+            if let Some(length) = &mut self.length {
+                *length = length.saturating_sub(data.len() as u64);
+            }
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        let trailers = ready!(self.stream.poll_trailers(cx))?;
+        Poll::Ready(trailers.map(|fields| Ok(Frame::trailers(fields))))
+    }
+}
+
+impl Body for Inbound {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Inbound::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BoxError::from),
+            Inbound::H2(stream) => stream.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Inbound::Http1(incoming) => incoming.is_end_stream(),
+            Inbound::H2(body) => body.stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Inbound::Http1(incoming) => incoming.size_hint(),
+            Inbound::H2(body) if body.stream.is_end_stream() => SizeHint::with_exact(0),
+            Inbound::H2(body) => body.length.map(SizeHint::with_exact).unwrap_or_default(),
+        }
+    }
+}
