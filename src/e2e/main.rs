@@ -5,6 +5,8 @@ mod testing;
 
 mod access_log;
 mod consul;
+mod grpc;
+mod h2_frames;
 mod h2_targets;
 mod headers;
 mod parsing;

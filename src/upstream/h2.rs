@@ -50,9 +50,10 @@ pub(super) async fn send(
         let used = lease.is_used();
         match send_on(exchange, lease, head, body).await {
             Ok(response) => return Ok(response),
-            Err(Refused { failed, unprocessed }) => {
-                let closed = used && matches!(failed.error, Error::Closed(_)) && is_repeatable(head);
-                let safe = failed.unsent || (unprocessed || closed) && body.is_whole();
+            Err(Refused { failed, unprocessed, lost }) => {
+                // A kept connection may have been closed at the same moment.
+                let lost = lost && used && is_repeatable(head);
+                let safe = failed.unsent || (unprocessed || lost) && body.is_whole();
                 if !safe || again == AGAIN {
                     return Err(failed.error);
                 }
@@ -68,6 +69,8 @@ struct Refused {
     failed: Failed,
     /// The target says that it has not looked at it (RFC 9113, section 8.7).
     unprocessed: bool,
+    /// The connection is gone, not only the stream.
+    lost: bool,
 }
 
 async fn send_on(
@@ -113,7 +116,7 @@ async fn send_on(
         timer.as_mut().poll(cx).map(|()| Some(Err(())))
     })
     .await;
-    let refused = |error, unprocessed| Refused { failed: Failed { error, unsent: false }, unprocessed };
+    let refused = |error, unprocessed, lost| Refused { failed: Failed { error, unsent: false }, unprocessed, lost };
     match answered {
         Some(Ok(Ok(response))) => {
             lease.used();
@@ -125,15 +128,16 @@ async fn send_on(
         Some(Ok(Err(error))) => {
             let unprocessed = error.is_remote()
                 && (error.is_go_away() || error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM));
-            if error.is_go_away() || error.is_io() {
+            let lost = error.is_go_away() || error.is_io();
+            if lost {
                 lease.is_over();
             }
             let malformed = (error.is_reset() || error.is_go_away()) && !error.is_remote();
             let error = if malformed { Error::Malformed(error.into()) } else { Error::Closed(error.into()) };
-            Err(refused(error, unprocessed))
+            Err(refused(error, unprocessed, lost))
         }
-        Some(Err(())) => Err(refused(Error::HeadTimeout, false)),
-        None => Err(refused(Error::Body("the request body ended early".into()), false)),
+        Some(Err(())) => Err(refused(Error::HeadTimeout, false, false)),
+        None => Err(refused(Error::Body("the request body ended early".into()), false, false)),
     }
 }
 
@@ -142,7 +146,7 @@ fn is_call(head: &Parts) -> bool {
 }
 
 fn unsent(error: Error) -> Refused {
-    Refused { failed: Failed { error, unsent: true }, unprocessed: true }
+    Refused { failed: Failed { error, unsent: true }, unprocessed: true, lost: true }
 }
 
 /// Nothing is wrong with the connection.
