@@ -9,7 +9,7 @@ use h2::Reason;
 use crate::proxy::Start;
 use crate::testing::certs::Ca;
 use crate::testing::client::{self, Client};
-use crate::testing::h2::{H2Origin, Served};
+use crate::testing::h2::{H2Client, H2Origin, Served, collect, send_data};
 use crate::testing::origin::{self, Origin};
 use crate::testing::{PATIENCE, soon, until};
 
@@ -261,4 +261,132 @@ async fn proxy_headers_make_a_connection_for_each_request() {
     }
     let heads = heads.lock().expect("no panic").clone();
     assert!(heads.len() == 2 && heads.iter().all(|line| line.starts_with("PROXY TCP4 127.0.0.1 ")), "{heads:?}");
+}
+
+#[tokio::test]
+async fn slow_clients_do_not_hold_up_others_on_their_connection() {
+    let origin = H2Origin::start(async |mut served: Served| match served.head.uri.path() {
+        "/large" => served.reply(&[], vec![b'x'; 8_000_000]).await,
+        _ => served.reply(&[], "o").await,
+    })
+    .await;
+    let proxy = Start::routes(h2c(&origin)).one_worker().start().await;
+    let mut slow = Vec::new();
+    for _ in 0..40 {
+        let mut client = proxy.client().await;
+        client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        client.head().await;
+        slow.push(client);
+    }
+    for _ in 0..20 {
+        assert_eq!(proxy.get("h", "/").await.text(), "o");
+    }
+    assert_eq!(origin.accepted(), 1);
+    let first = slow.first_mut().expect("forty of them");
+    assert_eq!(first.exact(8_000_000).await.len(), 8_000_000);
+}
+
+#[tokio::test]
+async fn trailers_carry_nothing_about_the_message() {
+    let origin = H2Origin::start(async |mut served: Served| {
+        if served.read().await.is_err() {
+            return;
+        }
+        let fields = served.body.trailers().await.ok().flatten().unwrap_or_default();
+        let names: Vec<_> = fields.keys().map(|name| name.as_str().to_owned()).collect();
+        let Some(mut stream) = served.head(&[("x-names", &names.join(" "))], false) else { return };
+        let _ = stream.send_data("body".into(), false);
+        let mut fields = http::HeaderMap::new();
+        for name in ["x-sum", "content-length", "host", "content-type"] {
+            fields.insert(http::HeaderName::from_static(name), http::HeaderValue::from_static("1"));
+        }
+        let _ = stream.send_trailers(fields);
+    })
+    .await;
+    let proxy = Start::routes(h2c(&origin)).property("proxy.addr", "ADDR;h2c=true").start().await;
+    let client = H2Client::connect(proxy.addr).await;
+    let (answer, mut stream) = client.open(client.request("POST", "h", "/"), false).await.expect("open");
+    let mut fields = http::HeaderMap::new();
+    for name in ["x-up", "content-length", "host", "trailer"] {
+        fields.insert(http::HeaderName::from_static(name), http::HeaderValue::from_static("1"));
+    }
+    stream.send_trailers(fields).expect("open");
+    let answer = collect(soon("a response", answer).await.expect("a response")).await.expect("all of it");
+    assert_eq!((answer.header("x-names"), answer.text().as_str()), (Some("x-up"), "body"));
+    let trailers = answer.trailers.expect("trailers");
+    assert_eq!(trailers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["x-sum"]);
+}
+
+#[tokio::test]
+async fn small_messages_may_wait_for_a_slow_target() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let mut builder = h2::server::Builder::new();
+    builder.data_frame_budget(100_000_000);
+    let serve = {
+        let gate = gate.clone();
+        move |mut served: Served| {
+            let gate = gate.clone();
+            async move {
+                let _ = gate.acquire().await.map(|permit| permit.forget());
+                let length = served.read().await.map_or(0, |body| body.len());
+                served.reply(&[], length.to_string()).await;
+            }
+        }
+    };
+    let origin = H2Origin::start_with(None, builder, serve).await;
+    let proxy = Start::routes(h2c(&origin)).property("proxy.addr", "ADDR;h2c=true").start().await;
+    let client = H2Client::connect(proxy.addr).await;
+    let (answer, mut stream) = client.open(client.request("POST", "h", "/"), false).await.expect("open");
+    for _ in 0..10_000 {
+        send_data(&mut stream, bytes::Bytes::from_static(b"small!"), false).await.expect("open");
+    }
+    send_data(&mut stream, bytes::Bytes::new(), true).await.expect("open");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    gate.add_permits(1);
+    let answer = collect(soon("a response", answer).await.expect("a response")).await.expect("all of it");
+    assert_eq!(answer.text(), "60000");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_told_to_go_takes_no_new_requests() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let addr = listener.local_addr().expect("bound");
+    let served = Arc::new(AtomicUsize::new(0));
+    let serving = {
+        let served = served.clone();
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                let served = served.clone();
+                tokio::spawn(async move {
+                    let Ok(mut connection) = h2::server::handshake(tcp).await else { return };
+                    while let Some(Ok((request, mut respond))) = connection.accept().await {
+                        // Each connection takes two, and goes after the first.
+                        connection.graceful_shutdown();
+                        served.fetch_add(1, Ordering::SeqCst);
+                        tokio::spawn(async move {
+                            if request.uri().path() == "/slow" {
+                                tokio::time::sleep(Duration::from_millis(300)).await;
+                            }
+                            if let Ok(mut stream) = respond.send_response(http::Response::new(()), false) {
+                                let _ = stream.send_data(bytes::Bytes::from_static(b"o"), true);
+                            }
+                        });
+                    }
+                });
+            }
+        })
+    };
+    let routes = format!("route add o / http://{addr}/ opts \"proto=h2c\"");
+    let proxy = Start::routes(routes).one_worker().start().await;
+    let slow = proxy.get("h", "/slow");
+    let others = async {
+        until(PATIENCE, "the slow one", async || (served.load(Ordering::SeqCst) == 1).then_some(())).await;
+        for _ in 0..10 {
+            let response = client::request(proxy.addr, "POST", "h", "/", "x").await;
+            assert_eq!((response.status, response.text().as_str()), (200, "o"));
+        }
+    };
+    let (slow, ()) = tokio::join!(slow, others);
+    assert_eq!(slow.text(), "o");
+    serving.abort();
 }

@@ -93,12 +93,11 @@ impl Metrics {
         let buckets = Arc::new(series::Buckets::new(&config.prometheus_buckets));
         let enabled = !config.targets.is_empty();
         let (push, journal) = push::Push::new(config).unzip();
-        let buckets_of_calls = buckets.clone();
         Self(Arc::new(Inner {
+            grpc: GrpcSeries::new(shards, buckets.clone(), enabled, journal.clone()),
             targets: targets::Targets::new(buckets.clone(), shards, limit, enabled, journal),
             buckets,
             http: HttpSeries::new(shards, enabled),
-            grpc: GrpcSeries::new(shards, buckets_of_calls, enabled),
             tcp: TcpSeries::new(shards),
             tcp_sni: TcpSeries::new(shards),
             names: render::Names::new(&config.prefix, &config.prometheus_subsystem),

@@ -223,6 +223,27 @@ mod tests {
     }
 
     #[test]
+    fn calls_count_by_the_names_of_their_statuses() {
+        let metrics = metrics(&["prometheus"], "", "/metrics");
+        for status in [0, 0, 5, 16, 17, u16::MAX] {
+            metrics.grpc().finished(Shard(0), status, Duration::from_millis(200));
+        }
+        metrics.grpc().conn.add(Shard(1), 3);
+        let text = ours(&metrics, "my_host_lab_gr");
+        for line in [
+            "my_host_lab_grpc_conn 3",
+            "my_host_lab_grpc_requests_count 6",
+            "my_host_lab_grep_status_count{code=\"OK\"} 2",
+            "my_host_lab_grpc_status_count{code=\"NotFound\"} 1",
+            "my_host_lab_grpc_status_count{code=\"Unauthenticated\"} 1",
+            "my_host_lab_grpc_status_count{code=\"Unknown\"} 2",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in {text}");
+        }
+        assert!(!text.contains("noroute"), "{text}");
+    }
+
+    #[test]
     fn every_family_to_the_letter() {
         let metrics = metrics(&["prometheus"], "", "/metrics");
         let a = metrics.target("svc-a", "foo.com", "/x", "http://1.2.3.4:80/");

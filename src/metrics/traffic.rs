@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shard;
+use super::push::{Journal, Observation};
 use super::series::{Buckets, Counter, Sample, Series};
 
 /// Counters of the HTTP listeners.
@@ -74,33 +75,46 @@ pub struct GrpcSeries {
     calls: Series,
     buckets: Arc<Buckets>,
     enabled: bool,
+    /// Somebody wants each call.
+    journal: Option<Arc<Journal>>,
 }
 
 impl GrpcSeries {
-    pub(super) fn new(shards: usize, buckets: Arc<Buckets>, enabled: bool) -> Self {
+    pub(super) fn new(shards: usize, buckets: Arc<Buckets>, enabled: bool, journal: Option<Arc<Journal>>) -> Self {
         Self {
             conn: Counter::new(shards),
             no_route: Counter::new(shards),
             calls: Series::new(shards),
             buckets,
             enabled,
+            journal,
         }
     }
 
     /// A finished call. Statuses that gRPC does not have count as unknown.
     pub fn finished(&self, shard: Shard, status: u16, took: Duration) {
+        let status = if usize::from(status) < GRPC_CODES.len() { status } else { UNKNOWN };
         if self.enabled {
-            let status = if usize::from(status) < GRPC_CODES.len() { status } else { 2 };
             self.calls.observe(&self.buckets, shard, status, took);
+        }
+        if let Some(journal) = &self.journal {
+            journal.put(Observation { labels: None, code: status, took });
         }
     }
 
     /// Names of statuses with their calls.
     pub(super) fn codes(&self) -> Vec<(&'static str, Sample)> {
         let codes = self.calls.read(&self.buckets).codes.into_iter();
-        codes.filter_map(|(code, sample)| Some((*GRPC_CODES.get(usize::from(code))?, sample))).collect()
+        codes.map(|(code, sample)| (grpc_code(code), sample)).collect()
     }
 }
+
+/// The name of a status.
+pub(super) fn grpc_code(status: u16) -> &'static str {
+    GRPC_CODES.get(usize::from(status)).copied().unwrap_or(GRPC_CODES[usize::from(UNKNOWN)])
+}
+
+const UNKNOWN: u16 = 2;
 
 /// As grpc-go names the statuses.
 const GRPC_CODES: [&str; 17] = [

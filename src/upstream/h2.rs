@@ -16,6 +16,7 @@ use super::exchange::{Exchange, Failed, RequestBody, is_repeatable};
 use super::{Error, ResponseBody};
 
 pub(super) use body::Incoming;
+pub use body::presentable;
 use body::{Upload, upload};
 pub(super) use lines::Lines;
 use lines::{Found, Lease};

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
 pub use exchange::{Effort, Exchange, RequestBody, Upgraded};
-pub use h2::Protocol;
+pub use h2::{Protocol, presentable};
 pub use inbound::{H2Inbound, Inbound};
 pub use pool::Pools;
 pub use response::ResponseBody;

@@ -40,6 +40,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, wo
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAMES)
         .enable_connect_protocol();
     let idle = listener.idle_timeout;
     let begin = if idle.is_zero() { BEGIN } else { idle.min(BEGIN) };
@@ -187,6 +188,9 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Of a stream whose client does not read.
 const SEND_BUFFER: usize = 64 * 1024;
+/// What small messages that wait for a slow target may cost beside their bytes, 256 each. The default would end connections
+/// of gRPC clients that stream messages of a few bytes.
+const SMALL_FRAMES: usize = 8 * 1024 * 1024;
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Until the client has said that it speaks HTTP/2.

@@ -43,7 +43,7 @@ pub(super) async fn upload(mut body: RequestBody, mut stream: SendStream<Bytes>)
                 }
                 Err(frame) => {
                     if let Ok(trailers) = frame.into_trailers() {
-                        let _ = stream.send_trailers(trailers);
+                        let _ = stream.send_trailers(presentable(trailers));
                     }
                     return;
                 }
@@ -51,6 +51,29 @@ pub(super) async fn upload(mut body: RequestBody, mut stream: SendStream<Bytes>)
         }
     }
 }
+
+/// Trailers without what decides where a message goes or ends (RFC 9110, section 6.5.1), and without what HTTP/2 does not
+/// have (RFC 9113, section 8.2.2).
+pub fn presentable(mut trailers: HeaderMap) -> HeaderMap {
+    for name in NO_TRAILERS {
+        trailers.remove(name);
+    }
+    trailers
+}
+
+const NO_TRAILERS: [&str; 11] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 
 /// `None`: the stream is over.
 async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes, last: bool) -> Option<()> {

@@ -247,6 +247,7 @@ async fn start(pools: &Pools, stream: Stream) -> Result<Line, Error> {
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAMES)
         .max_local_error_reset_streams(Some(ERROR_RESETS))
         .handshake::<_, Bytes>(stream)
         .await
@@ -318,6 +319,8 @@ const STREAM_WINDOW: u32 = 128 * 1024;
 /// Room for all of them: slow clients must not hold up the others on their connection.
 const CONNECTION_WINDOW: u32 = (STREAMS as u32 + 1) * STREAM_WINDOW;
 const SEND_BUFFER: usize = 64 * 1024;
+/// What small messages that wait for slow clients may cost beside their bytes, 256 each.
+const SMALL_FRAMES: usize = 32 * 1024 * 1024;
 const ERROR_RESETS: usize = 1024;
 /// While there are streams.
 const PING_EVERY: Duration = Duration::from_secs(30);

@@ -47,7 +47,8 @@ impl Budget {
         let change = match kind {
             DATA if length == 0 && !ended => -1.0,
             DATA => f64::from(length) / BYTES_PER_FRAME,
-            HEADERS => 1.0,
+            // Less than what ends it: a request that is reset is one of them, too.
+            HEADERS => 0.25,
             // What was sent allows for these, too.
             WINDOW_UPDATE => -0.1,
             CONTINUATION if length > 0 => -0.1,

@@ -16,7 +16,7 @@ use super::super::body::Body;
 use super::super::{Client, grpc};
 use super::{head, websocket};
 use crate::life::Watch;
-use crate::upstream::{H2Inbound, RequestBody};
+use crate::upstream::{H2Inbound, RequestBody, presentable};
 
 /// Answers a request. A client that resets its stream ends everything that is done for it.
 pub(super) async fn serve(client: Client, request: Request<RecvStream>, mut respond: SendResponse<Bytes>, life: Watch) {
@@ -115,7 +115,7 @@ async fn send_body(mut body: Body, mut stream: SendStream<Bytes>) {
                 }
                 Err(frame) => {
                     if let Ok(trailers) = frame.into_trailers() {
-                        let _ = stream.send_trailers(trailers);
+                        let _ = stream.send_trailers(presentable(trailers));
                     }
                     return;
                 }
