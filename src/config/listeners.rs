@@ -39,6 +39,7 @@ impl Default for Listener {
             proxy_trusted: Vec::new(),
             half_close: false,
             h2c: false,
+            redirect: None,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,
@@ -140,6 +141,7 @@ impl Reader<'_> {
                 "h2c=true is for proto=http: https and grpcs agree on HTTP/2 by TLS, and grpc speaks nothing else",
             );
         }
+        let redirect = self.redirect(proto, admin);
         let addr = addr?;
         self.check_range(&addr, proto);
         if source.as_ref().is_some_and(|source| source.kind == Kind::VaultPki) && !strict_match {
@@ -165,6 +167,7 @@ impl Reader<'_> {
             proxy_trusted,
             half_close,
             h2c,
+            redirect,
             strict_match,
             tls_min,
             tls_max,
@@ -271,6 +274,22 @@ impl Reader<'_> {
                 false
             }
         }
+    }
+
+    /// `https`, perhaps with a port.
+    fn redirect(&mut self, proto: Option<Proto>, admin: bool) -> Option<u16> {
+        let text = self.map.get("redirect")?.to_owned();
+        let port = match text.strip_prefix("https") {
+            Some("") => Some(443),
+            Some(port) => port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|port| *port > 0),
+            None => None,
+        };
+        if port.is_none() {
+            self.mistake(&format!("redirect: {text:?} is not known; write redirect=https, or redirect=https:8443"));
+        } else if admin || !matches!(proto, Some(Proto::Http) | None) {
+            self.mistake("redirect: only listeners of proxy.addr with proto=http can send their clients elsewhere");
+        }
+        port
     }
 
     fn tls(&mut self, option: &str, read: impl Fn(&str) -> Result<u16, String>) -> u16 {
@@ -445,6 +464,7 @@ const OPTIONS: &[&str] = &[
     "pxytrusted",
     "halfclose",
     "h2c",
+    "redirect",
 ];
 
 /// Each is a socket per worker.

@@ -4,18 +4,23 @@
 mod testing;
 
 mod access_log;
+mod commands;
 mod consul;
 mod grpc;
 mod h2_frames;
 mod h2_targets;
 mod headers;
+mod options;
 mod parsing;
 mod policy;
 mod proxy;
 mod readme;
 mod reports;
 mod routing;
+mod service;
 mod shutdown;
+mod smuggling;
 mod targets;
 mod tcp;
 mod vocabulary;
+mod websocket;

@@ -39,6 +39,10 @@ pub struct Config {
     pub grpc_max_received: u64,
     /// Bytes in one gRPC message to a client (`proxy.grpcmaxtxmsgsize`).
     pub grpc_max_sent: u64,
+    /// Bytes in one request body (`proxy.maxbody`, new); 0: no limit.
+    pub max_body: u64,
+    /// How long nothing may move on a WebSocket (`proxy.websocket.idletimeout`, new); 0: for ever.
+    pub websocket_idle_timeout: Duration,
     /// `None`: responses are passed on as they are.
     pub compression: Option<http::Compression>,
     /// Accepted and without effect: nothing is held back.

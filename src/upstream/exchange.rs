@@ -18,10 +18,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
+use super::allowance::Allowance;
 use super::directory::Endpoint;
 use super::h2::Protocol;
-use super::inbound::{BoxError, Inbound};
-use super::{Error, Pools};
+use super::{Error, Inbound, Pools};
 use crate::net::Stream;
 
 /// A connection to a target with its driver.
@@ -42,47 +42,38 @@ pub struct RequestBody(Rc<Source>);
 
 struct Source {
     incoming: RefCell<Option<Inbound>>,
-    /// Looks at everything that is taken, and may put an end to it.
-    watch: RefCell<Option<Watch>>,
     touched: Cell<bool>,
     /// Everything was taken.
     ended: Cell<bool>,
     failed: Cell<bool>,
+    allowance: Allowance,
     /// Called once when the body has been read to its end.
     done: RefCell<Option<Box<dyn FnOnce()>>>,
 }
 
-type Watch = Box<dyn FnMut(&[u8]) -> Result<(), BoxError>>;
-
 impl RequestBody {
     pub fn empty() -> Self {
-        Self::from_source(None, None)
+        Self::from_source(None, 0, None)
     }
 
-    /// `done` is called when the last byte has been read.
-    pub fn new(incoming: impl Into<Inbound>, done: impl FnOnce() + 'static) -> Self {
-        let incoming = incoming.into();
+    /// With more than `limit` bytes (0: any number) it fails; `done` is called when the last byte has been read.
+    pub fn new(incoming: Inbound, limit: u64, done: impl FnOnce() + 'static) -> Self {
         if incoming.is_end_stream() {
             done();
             return Self::empty();
         }
-        Self::from_source(Some(incoming), Some(Box::new(done)))
+        Self::from_source(Some(incoming), limit, Some(Box::new(done)))
     }
 
-    fn from_source(incoming: Option<Inbound>, done: Option<Box<dyn FnOnce()>>) -> Self {
+    fn from_source(incoming: Option<Inbound>, limit: u64, done: Option<Box<dyn FnOnce()>>) -> Self {
         Self(Rc::new(Source {
             ended: Cell::new(incoming.is_none()),
             incoming: RefCell::new(incoming),
-            watch: RefCell::default(),
             touched: Cell::new(false),
             failed: Cell::new(false),
+            allowance: Allowance::new(limit),
             done: RefCell::new(done),
         }))
-    }
-
-    /// `watch` sees all data on its way. An error ends the body as if its client had broken off.
-    pub fn watch(&self, watch: impl FnMut(&[u8]) -> Result<(), BoxError> + 'static) {
-        self.0.watch.replace(Some(Box::new(watch)));
     }
 
     /// Everything was taken.
@@ -92,7 +83,16 @@ impl RequestBody {
 
     /// It broke off, or was put an end to.
     pub(super) fn has_failed(&self) -> bool {
-        self.0.failed.get()
+        self.0.failed.get() || self.0.allowance.is_exceeded()
+    }
+
+    /// Why it was.
+    pub(super) fn failure(&self) -> Error {
+        if self.0.allowance.is_exceeded() {
+            Error::BodyTooLarge
+        } else {
+            Error::Body("the request body ended early".into())
+        }
     }
 
     /// Nothing was taken from it yet.
@@ -103,22 +103,22 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = BoxError;
+    type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let source = &self.0;
         let mut incoming = source.incoming.borrow_mut();
         let Some(body) = incoming.as_mut() else { return Poll::Ready(None) };
-        let mut polled = Pin::new(&mut *body).poll_frame(cx);
-        if let (Poll::Ready(Some(Ok(frame))), Some(watch)) = (&polled, source.watch.borrow_mut().as_mut())
-            && let Some(Err(error)) = frame.data_ref().map(|data| watch(data))
-        {
-            polled = Poll::Ready(Some(Err(error)));
-        }
+        let polled = Pin::new(&mut *body).poll_frame(cx);
         match &polled {
             Poll::Pending => {}
             Poll::Ready(frame) => {
                 source.touched.set(true);
+                if let Some(Ok(frame)) = frame
+                    && let Err(exceeded) = source.allowance.take(frame.data_ref().map_or(0, Bytes::len))
+                {
+                    return Poll::Ready(Some(Err(exceeded.into())));
+                }
                 match frame {
                     Some(Ok(_)) if !body.is_end_stream() => {}
                     Some(Err(_)) => source.failed.set(true),
@@ -142,6 +142,8 @@ impl Body for RequestBody {
         self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
     }
 }
+
+type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends requests to one endpoint.
 pub struct Exchange<'a> {
@@ -267,7 +269,9 @@ impl Failed {
 }
 
 fn classify(error: hyper::Error, body: &RequestBody) -> Error {
-    if body.0.failed.get() || error.is_user() {
+    if body.0.allowance.is_exceeded() {
+        Error::BodyTooLarge
+    } else if body.0.failed.get() || error.is_user() {
         Error::Body(error.into())
     } else if error.is_parse() {
         Error::Malformed(error.into())

@@ -138,7 +138,7 @@ async fn send_on(
             Err(refused(error, unprocessed, lost))
         }
         Some(Err(())) => Err(refused(Error::HeadTimeout, false, false)),
-        None => Err(refused(Error::Body("the request body ended early".into()), false, false)),
+        None => Err(refused(body.failure(), false, false)),
     }
 }
 

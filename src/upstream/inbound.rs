@@ -15,19 +15,8 @@ pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of a request, as its client sends it.
 pub enum Inbound {
     Http1(Incoming),
-    H2(H2Inbound),
-}
-
-impl From<Incoming> for Inbound {
-    fn from(incoming: Incoming) -> Self {
-        Inbound::Http1(incoming)
-    }
-}
-
-impl From<H2Inbound> for Inbound {
-    fn from(stream: H2Inbound) -> Self {
-        Inbound::H2(stream)
-    }
+    Http2(Box<H2Inbound>),
+    Empty,
 }
 
 /// The body of a stream. What was taken from it makes room for more, so that a slow target slows its client down.
@@ -38,12 +27,21 @@ pub struct H2Inbound {
     pause: Duration,
     timer: Option<Pin<Box<Sleep>>>,
     waiting: bool,
+    /// Looks at all data on its way, and may put an end to it.
+    watch: Option<Watch>,
 }
+
+type Watch = Box<dyn FnMut(&[u8]) -> Result<(), BoxError>>;
 
 impl H2Inbound {
     /// `length`: from the head, which h2 has compared with the body already. `pause`: see `rt` of listeners; 0: no limit.
     pub fn new(stream: h2::RecvStream, length: Option<u64>, pause: Duration) -> Self {
-        Self { stream, length, pause, timer: None, waiting: false }
+        Self { stream, length, pause, timer: None, waiting: false, watch: None }
+    }
+
+    /// `watch` sees all data. An error ends the body as if its client had broken off.
+    pub fn watch(&mut self, watch: impl FnMut(&[u8]) -> Result<(), BoxError> + 'static) {
+        self.watch = Some(Box::new(watch));
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
@@ -74,7 +72,8 @@ impl H2Inbound {
             if let Some(length) = &mut self.length {
                 *length = length.saturating_sub(data.len() as u64);
             }
-            return Poll::Ready(Some(Ok(Frame::data(data))));
+            let seen = self.watch.as_mut().map_or(Ok(()), |watch| watch(&data));
+            return Poll::Ready(Some(seen.map(|()| Frame::data(data))));
         }
         let trailers = ready!(self.stream.poll_trailers(cx))?;
         Poll::Ready(trailers.map(|fields| Ok(Frame::trailers(fields))))
@@ -88,22 +87,25 @@ impl Body for Inbound {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Inbound::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BoxError::from),
-            Inbound::H2(stream) => stream.poll(cx),
+            Inbound::Http2(stream) => stream.poll(cx),
+            Inbound::Empty => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Inbound::Http1(incoming) => incoming.is_end_stream(),
-            Inbound::H2(body) => body.stream.is_end_stream(),
+            Inbound::Http2(body) => body.stream.is_end_stream(),
+            Inbound::Empty => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Inbound::Http1(incoming) => incoming.size_hint(),
-            Inbound::H2(body) if body.stream.is_end_stream() => SizeHint::with_exact(0),
-            Inbound::H2(body) => body.length.map(SizeHint::with_exact).unwrap_or_default(),
+            Inbound::Http2(body) if body.stream.is_end_stream() => SizeHint::with_exact(0),
+            Inbound::Empty => SizeHint::with_exact(0),
+            Inbound::Http2(body) => body.length.map(SizeHint::with_exact).unwrap_or_default(),
         }
     }
 }

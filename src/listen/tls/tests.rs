@@ -31,6 +31,7 @@ pub(super) fn listener() -> Config {
         proxy_trusted: Vec::new(),
         half_close: false,
         h2c: false,
+        redirect: None,
         strict_match: false,
         tls_min: 0,
         tls_max: 0,

@@ -19,7 +19,7 @@ use super::body::Body;
 use super::facts::Facts;
 use super::{Client, answer};
 use crate::metrics::{Metrics, Shard};
-use crate::upstream::RequestBody;
+use crate::upstream::Inbound;
 
 use frames::Frames;
 pub(super) use watched::Watched;
@@ -85,20 +85,23 @@ struct Upload {
 }
 
 impl Call {
-    fn new(client: &Client, request: &Request<RequestBody>) -> Self {
+    fn new(client: &Client, request: &mut Request<Inbound>) -> Self {
         let config = &client.worker.config;
         let upload = Rc::new(Upload::default());
         let (mut frames, seen) = (Frames::new(config.grpc_max_received), upload.clone());
-        request.body().watch(move |data| match frames.pass(data) {
-            true => Ok(()),
-            false => {
-                seen.too_large.set(true);
-                if let Some(waker) = seen.waker.take() {
-                    waker.wake();
-                }
-                Err("a message is larger than proxy.grpcmaxrxmsgsize".into())
+        let watch = move |data: &[u8]| {
+            if frames.pass(data) {
+                return Ok(());
             }
-        });
+            seen.too_large.set(true);
+            if let Some(waker) = seen.waker.take() {
+                waker.wake();
+            }
+            Err("a message is larger than proxy.grpcmaxrxmsgsize".into())
+        };
+        if let Inbound::Http2(stream) = request.body_mut() {
+            stream.watch(watch);
+        }
         Self(Rc::new(Inner {
             metrics: client.worker.metrics.clone(),
             shard: client.worker.shard,
@@ -166,7 +169,9 @@ impl Drop for Inner {
 /// Answers a call, or whatever has come to a listener for calls.
 pub(super) async fn handle(
     client: &Client,
-    request: Request<RequestBody>,
+    mut request: Request<Inbound>,
+    // `wt` of the listener.
+    limit: Option<std::time::Instant>,
     facts: &mut Option<Box<Facts>>,
 ) -> Response<Body> {
     if let Some(refusal) = no_call(&request) {
@@ -174,15 +179,15 @@ pub(super) async fn handle(
     }
     if !is_call(&request) {
         // grpc-web.
-        return client.respond(request, facts).await;
+        return client.respond(request, limit, facts).await;
     }
-    let call = Call::new(client, &request);
+    let call = Call::new(client, &mut request);
     if client.listener.grpc && !has_method(request.uri().path()) {
         return call.finish(trailers_only(Status::UNIMPLEMENTED, "malformed method name"));
     }
     let response = match call.0.deadline {
-        None => client.respond(request, facts).await,
-        Some(deadline) => match tokio::time::timeout_at(deadline, client.respond(request, facts)).await {
+        None => client.respond(request, limit, facts).await,
+        Some(deadline) => match tokio::time::timeout_at(deadline, client.respond(request, limit, facts)).await {
             Ok(response) => response,
             Err(_) => trailers_only(Status::DEADLINE_EXCEEDED, DEADLINE),
         },
@@ -191,7 +196,7 @@ pub(super) async fn handle(
 }
 
 /// As grpc-go refuses them. Calls on other listeners are what they say they are.
-fn no_call(request: &Request<RequestBody>) -> Option<Response<Body>> {
+fn no_call(request: &Request<Inbound>) -> Option<Response<Body>> {
     let grpc = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     if !grpc {
         let message = "a gRPC request has a content-type that begins with application/grpc";

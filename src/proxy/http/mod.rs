@@ -16,13 +16,15 @@ mod packed;
 mod record;
 mod request;
 mod serve;
+mod tunnel;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::uri::{Parts as UriParts, PathAndQuery};
-use http::{Request, Response, StatusCode, Uri, Version};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 
 use self::answer::Refusal;
 use self::body::Body;
@@ -36,10 +38,12 @@ pub use self::serve::{Listener, Misdirected, serve};
 use crate::access_log::Logger;
 use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
-use crate::net::{Clock, Peer};
+use crate::net::{Clock, Peer, Supplies};
 use crate::proxy::{Config, preamble};
 use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{self, Effort, Exchange, Pools, Protocol, RequestBody, RouteState, TargetState, Upgraded};
+use crate::upstream::{
+    self, Effort, Exchange, Inbound, Pools, Protocol, RequestBody, RouteState, TargetState, Upgraded,
+};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -50,6 +54,7 @@ pub struct Worker {
     pools: Pools,
     metrics: Metrics,
     shard: Shard,
+    supplies: Supplies,
     /// `None`: no access log.
     logger: Option<Rc<Logger>>,
 }
@@ -65,7 +70,17 @@ impl Worker {
         logger: Option<Logger>,
     ) -> Self {
         let rules = headers::Rules::new(&config);
-        Self { live, config, rules, auth, pools, metrics, shard, logger: logger.map(Rc::new) }
+        Self {
+            live,
+            config,
+            rules,
+            auth,
+            pools,
+            metrics,
+            shard,
+            supplies: Supplies::default(),
+            logger: logger.map(Rc::new),
+        }
     }
 }
 
@@ -83,7 +98,8 @@ struct Client {
 struct Tunnel {
     upgraded: Upgraded,
     record: Record,
-    _open: Option<OpenWebSocket>,
+    /// Set for WebSockets.
+    open: Option<OpenWebSocket>,
 }
 
 /// What is to be done with a request.
@@ -96,6 +112,8 @@ enum Plan {
     /// Only for those whom these schemes let in.
     Guarded {
         schemes: String,
+        /// The set of pages for who is not.
+        pages: Arc<str>,
         plan: Box<Plan>,
     },
     Answer(Response<Body>),
@@ -103,6 +121,8 @@ enum Plan {
 
 struct Forward {
     target: Arc<TargetState>,
+    /// When the listener's `wt` is over.
+    deadline: Option<Instant>,
     path_and_query: PathAndQuery,
     /// What the schemes of the route have found out about the client.
     grant: Option<auth::Grant>,
@@ -114,17 +134,21 @@ struct Finish<'a> {
     wish: Option<Wish>,
     /// `Origin` of the request.
     origin: Option<HeaderValue>,
-    options: &'a Options,
+    target: &'a TargetState,
+    /// The head that was sent to it.
+    asked: &'a HeaderMap,
 }
 
 impl Client {
-    async fn handle(&self, request: Request<RequestBody>) -> Response<Body> {
+    async fn handle(&self, request: Request<Inbound>) -> Response<Body> {
+        let wt = self.listener.write_timeout;
+        let deadline = (!wt.is_zero()).then(|| Instant::now() + wt);
         let logger = self.worker.logger.as_ref();
         let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
         let response = if self.listener.grpc || grpc::is_call(&request) {
-            Box::pin(grpc::handle(self, request, &mut facts)).await
+            Box::pin(grpc::handle(self, request, deadline, &mut facts)).await
         } else {
-            self.respond(request, &mut facts).await
+            self.respond(request, deadline, &mut facts).await
         };
         let Some(facts) = facts.filter(|facts| facts.all()) else { return response };
         let mut record = Record::own(response.status().as_u16(), answer::outcome(&response), self.worker.shard, facts);
@@ -133,18 +157,23 @@ impl Client {
     }
 
     /// Takes the facts if the request goes to a target.
-    async fn respond(&self, mut request: Request<RequestBody>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
+    async fn respond(
+        &self,
+        mut request: Request<Inbound>,
+        deadline: Option<Instant>,
+        facts: &mut Option<Box<Facts>>,
+    ) -> Response<Body> {
         let worker = &*self.worker;
         let host = match request::asked(&mut request, worker.config.max_target_size) {
             Ok(Asked::Path(host)) => host,
             Ok(Asked::Options) => return answer::options(),
-            Err(refusal) => return refusal.answer(),
+            Err(refusal) => return self.paged(refusal.answer(), "", request.headers()),
         };
         let host = if self.listener.grpc { grpc::host(request.headers(), host) } else { host };
         if let (Some(misdirected), Some(tls)) = (&self.listener.misdirected, &self.peer.tls)
             && misdirected(tls.server_name.as_deref(), &host)
         {
-            return Refusal::Misdirected.answer();
+            return self.paged(Refusal::Misdirected.answer(), "", request.headers());
         }
         worker.rules.distrust(request.headers_mut(), &self.peer);
         if let Some(name) = &worker.rules.request_id {
@@ -153,9 +182,14 @@ impl Client {
         if let Some(facts) = facts {
             facts.received(request.headers(), &worker.rules, &self.peer);
         }
+        if let Some(port) = self.listener.redirect
+            && !self.used_scheme(request.headers()).eq_ignore_ascii_case("https")
+        {
+            return self.to_tls(&request, &host, port);
+        }
         let kind = choice::Kind::of(&request);
         let mut plan = self.plan(&request, &host, kind);
-        if let Plan::Guarded { schemes, plan: guarded } = plan {
+        if let Plan::Guarded { schemes, pages, plan: guarded } = plan {
             let asked = auth::Request {
                 method: request.method(),
                 headers: request.headers(),
@@ -167,7 +201,9 @@ impl Client {
             };
             let grant = match worker.auth.check(&schemes, &asked).await {
                 Ok(grant) => grant,
-                Err(refusal) => return answer::unauthorized(refusal),
+                // The words of another service stay its own.
+                Err(refusal @ auth::Refusal::Answer(_)) => return answer::unauthorized(refusal),
+                Err(refusal) => return self.paged(answer::unauthorized(refusal), &pages, request.headers()),
             };
             plan = *guarded;
             if let Plan::Forward(forward) = &mut plan {
@@ -180,14 +216,17 @@ impl Client {
                 worker.metrics.http().redirected(worker.shard, code);
                 answer::redirect(code, &location, request.method())
             }
-            Plan::Forward(forward) => self.forward(request, &host, forward, facts.take()).await,
+            Plan::Forward(mut forward) => {
+                forward.deadline = deadline;
+                self.forward(request, &host, forward, facts.take()).await
+            }
             // Never made twice; closed all the same.
             Plan::Guarded { .. } => Refusal::Unauthorized.answer(),
         }
     }
 
     /// Everything that looks at the table. Ends before anything is waited for.
-    fn plan(&self, request: &Request<RequestBody>, host: &str, kind: choice::Kind) -> Plan {
+    fn plan(&self, request: &Request<Inbound>, host: &str, kind: choice::Kind) -> Plan {
         let worker = &*self.worker;
         let snapshot = worker.live.load();
         let cleaned = path::clean(request.uri().path());
@@ -196,7 +235,8 @@ impl Client {
         let host = host.strip_suffix(':').unwrap_or(host);
         let bare = without_port(host).filter(|_| worker.config.strip_port || kind == choice::Kind::Call);
         let named = |host: &str| {
-            let first = snapshot.table.http(host, tls, &cleaned.decoded).next();
+            let mut routes = snapshot.table.http(host, tls, &cleaned.decoded);
+            let first = routes.find(|route| route.fits(request, &cleaned.decoded));
             first.is_some_and(|route| !route.host.is_empty())
         };
         // gRPC clients write the port wherever they get it from, so a route of the bare host is better than one of none.
@@ -215,46 +255,64 @@ impl Client {
             worker.metrics.http().not_found(worker.shard);
         }
         tracing::warn!("No route for {}{}", host, request.uri().path_and_query().map_or("/", PathAndQuery::as_str));
-        Plan::Answer(answer::no_route(worker.config.no_route_status, &snapshot.page))
+        let answer = answer::no_route(worker.config.no_route_status, &snapshot.page);
+        if !snapshot.page.is_empty() {
+            return Plan::Answer(answer);
+        }
+        Plan::Answer(answer::with_page(answer, &snapshot.error_pages, host, request.headers()))
     }
 
     fn try_host(
         &self,
         snapshot: &Snapshot,
-        request: &Request<RequestBody>,
+        request: &Request<Inbound>,
         host: &str,
         cleaned: &path::Cleaned<'_>,
         kind: choice::Kind,
     ) -> Option<Plan> {
         // Of routes whose targets speak something else, the first one counts if there is no other.
-        let mut other = None;
+        let mut other: Option<(&Route, Option<&Target>)> = None;
         for route in snapshot.table.http(host, self.peer.tls.is_some(), &cleaned.decoded) {
+            if !route.fits(request, &cleaned.decoded) {
+                continue;
+            }
             let plan = match kind.choose(route, self.pick(route), self.listener.grpc) {
-                Choice::Fits(target) => self.plan_target(request, host, cleaned, target),
+                Choice::Fits(target) => self.plan_target(snapshot, request, host, cleaned, route, target),
                 Choice::Other(target) => {
-                    other = other.or(Some(target));
+                    if other.is_none_or(|(_, other)| other.is_none() && target.is_some()) {
+                        other = Some((route, target));
+                    }
                     continue;
                 }
-                Choice::Nobody => Some(Plan::Answer(Refusal::NoTarget.answer())),
+                Choice::Nobody => {
+                    let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
+                    Some(refuse(snapshot, request, Refusal::NoTarget, set))
+                }
             };
             if plan.is_some() {
                 return plan;
             }
         }
         match other? {
-            Some(target) => self.plan_target(request, host, cleaned, target),
-            None => Some(Plan::Answer(Refusal::Scheme.answer())),
+            (route, Some(target)) => self.plan_target(snapshot, request, host, cleaned, route, target),
+            (route, None) => {
+                let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
+                Some(refuse(snapshot, request, Refusal::Scheme, set))
+            }
         }
     }
 
     /// `None`: a redirect to where the request came from.
     fn plan_target(
         &self,
-        request: &Request<RequestBody>,
+        snapshot: &Snapshot,
+        request: &Request<Inbound>,
         host: &str,
         cleaned: &path::Cleaned<'_>,
+        route: &Route,
         target: &Target,
     ) -> Option<Plan> {
+        let refuse = |refusal| Some(refuse(snapshot, request, refusal, route.page_set(target)));
         let options = &*target.options;
         let location = match &options.redirect {
             None => None,
@@ -268,7 +326,7 @@ impl Client {
         };
         let trusted = self.worker.config.trusted.as_deref();
         if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
-            return Some(Plan::Answer(Refusal::AccessDenied.answer()));
+            return refuse(Refusal::AccessDenied);
         }
         if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
             && answer::is_preflight(request)
@@ -278,11 +336,18 @@ impl Client {
         }
         let plan = match location {
             Some((code, location)) => Plan::Redirect { code, location },
-            None => self.plan_forward(request, target, cleaned),
+            None => match self.plan_forward(request, target, cleaned) {
+                Ok(forward) => Plan::Forward(forward),
+                Err(refusal) => return refuse(refusal),
+            },
         };
         Some(match &options.auth {
             None => plan,
-            Some(schemes) => Plan::Guarded { schemes: schemes.clone(), plan: Box::new(plan) },
+            Some(schemes) => Plan::Guarded {
+                schemes: schemes.clone(),
+                pages: target.options.error_pages.clone().unwrap_or_else(|| route.host.clone()),
+                plan: Box::new(plan),
+            },
         })
     }
 
@@ -307,27 +372,61 @@ impl Client {
             .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
     }
 
-    fn plan_forward(&self, request: &Request<RequestBody>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
+    /// The same URL with TLS at this port.
+    fn to_tls(&self, request: &Request<Inbound>, host: &str, port: u16) -> Response<Body> {
+        let bare = without_port(host).unwrap_or(host).trim_end_matches(':');
+        if bare.is_empty() {
+            return self.paged(Refusal::MissingHost.answer(), "", request.headers());
+        }
+        let port = if port == 443 { String::new() } else { format!(":{port}") };
+        let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        // Only reading may change its method on the way (RFC 9110, section 15.4.2).
+        let reading = matches!(*request.method(), Method::GET | Method::HEAD);
+        let code = if reading { 301 } else { 308 };
+        self.worker.metrics.http().redirected(self.worker.shard, code);
+        answer::redirect(code, &format!("https://{bare}{port}{target}"), request.method())
+    }
+
+    /// One of our own errors, with its page.
+    fn paged(&self, response: Response<Body>, set: &str, asked: &HeaderMap) -> Response<Body> {
+        answer::with_page(response, &self.worker.live.load().error_pages, set, asked)
+    }
+
+    fn plan_forward(
+        &self,
+        request: &Request<Inbound>,
+        target: &Target,
+        cleaned: &path::Cleaned<'_>,
+    ) -> Result<Forward, Refusal> {
+        let limit = self.max_body(&target.options);
+        if limit > 0 && content_length(request.headers()).is_some_and(|length| length > limit) {
+            return Err(Refusal::BodyTooLarge);
+        }
         let Some(state) = target.state.share::<TargetState>() else {
-            return Plan::Answer(Refusal::Scheme.answer());
+            return Err(Refusal::Scheme);
         };
         let path = cleaned.forward(&target.options);
         let query = target.destination.query.as_deref();
         match request::forward_target(request.uri().path_and_query(), &path, query) {
-            Some(path_and_query) => Plan::Forward(Forward { target: state, path_and_query, grant: None }),
-            None => Plan::Answer(Refusal::BadTarget.answer()),
+            Some(path_and_query) => Ok(Forward { target: state, path_and_query, grant: None, deadline: None }),
+            None => Err(Refusal::BadTarget),
         }
+    }
+
+    /// Bytes; 0: no limit.
+    fn max_body(&self, options: &Options) -> u64 {
+        options.max_body.unwrap_or(self.worker.config.max_body)
     }
 
     async fn forward(
         &self,
-        request: Request<RequestBody>,
+        request: Request<Inbound>,
         host: &str,
         forward: Forward,
         mut log: Option<Box<Facts>>,
     ) -> Response<Body> {
         let worker = &*self.worker;
-        let Forward { target, path_and_query, grant } = forward;
+        let Forward { target, path_and_query, grant, deadline } = forward;
         let (mut head, body) = request.into_parts();
         let wish = match &worker.config.compression {
             Some(compression) if target.options.compress => Some(compression.wish(&head)),
@@ -384,7 +483,9 @@ impl Client {
         uri.path_and_query = Some(path_and_query);
         head.uri = Uri::from_parts(uri).expect("a path alone is a valid URI");
 
-        let mut record = Record::new(target.clone(), worker.shard, log);
+        let clock = self.clock.clone();
+        let body = RequestBody::new(body, self.max_body(&target.options), move || clock.unlimited());
+        let mut record = Record::new(target.clone(), worker.shard, deadline, log);
         if self.listener.grpc {
             record.call();
         }
@@ -402,8 +503,8 @@ impl Client {
         record.effort(&effort);
         match answer {
             Ok(response) => {
-                self.pass_on(response, upgrade.as_ref(), Finish { wish, origin, options: &target.options }, record)
-                    .await
+                let finish = Finish { wish, origin, target: &target, asked: &head.headers };
+                self.pass_on(response, upgrade.as_ref(), finish, record).await
             }
             Err(error) => {
                 let (service, place) = (&target.service, &target.destination.text);
@@ -413,7 +514,7 @@ impl Client {
                     upstream::Side::Client => tracing::debug!("{service} {place}: {}", error.chain()),
                 }
                 record.failed(answer::status_of(&error).as_u16(), error.reason());
-                answer::failed(&error)
+                self.paged(answer::failed(&error), target.page_set(), &head.headers)
             }
         }
     }
@@ -439,7 +540,7 @@ impl Client {
             let (Some(upgraded), Some(protocol)) = (upgraded, agreed) else {
                 tracing::error!("a target changed to a protocol that nobody asked for");
                 record.failed(StatusCode::BAD_GATEWAY.as_u16(), "upgrade");
-                return answer::bad_gateway();
+                return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
             };
             worker.rules.remove_hop_by_hop(&mut head.headers);
             head.headers.remove(http::header::CONTENT_LENGTH);
@@ -449,20 +550,20 @@ impl Client {
             record.status(head.status.as_u16());
             record.upgraded(websocket);
             let open = websocket.then(|| worker.metrics.http().websocket(worker.shard));
-            self.tunnel.replace(Some(Tunnel { upgraded, record, _open: open }));
+            self.tunnel.replace(Some(Tunnel { upgraded, record, open }));
             return Response::from_parts(head, Body::empty());
         }
         if !headers::settle_length(&mut head.headers) {
             tracing::error!("a target sent a transfer coding that is not understood");
             record.status(StatusCode::BAD_GATEWAY.as_u16());
-            return answer::bad_gateway();
+            return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
         }
         worker.rules.remove_hop_by_hop(&mut head.headers);
         if head.status == StatusCode::NO_CONTENT {
             head.headers.remove(http::header::CONTENT_LENGTH);
         }
         worker.rules.secure_transport(&mut head.headers, &self.peer);
-        if let Some(edits) = &finish.options.edits {
+        if let Some(edits) = &finish.target.options.edits {
             if let Some(cors) = &edits.cors {
                 cors.permit(finish.origin.as_ref(), &mut head.headers);
             }
@@ -481,7 +582,7 @@ impl Client {
                 Err(error) => {
                     tracing::error!("cannot compress with {}: {error}", coding.name());
                     record.status(StatusCode::BAD_GATEWAY.as_u16());
-                    return answer::bad_gateway();
+                    return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
                 }
             },
         };
@@ -490,6 +591,15 @@ impl Client {
         record.fields(&head.headers);
         Response::from_parts(head, body.with_record(record))
     }
+}
+
+fn refuse(snapshot: &Snapshot, request: &Request<Inbound>, refusal: Refusal, set: &str) -> Plan {
+    Plan::Answer(answer::with_page(refusal.answer(), &snapshot.error_pages, set, request.headers()))
+}
+
+/// As far as it can be read; what cannot is refused elsewhere.
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
 fn set_host(headers: &mut HeaderMap, host: &str) {

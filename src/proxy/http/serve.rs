@@ -11,10 +11,10 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::{Client, Tunnel, Worker, h2};
+use super::{Client, Worker, h2, tunnel};
 use crate::life::{Phase, Watch};
-use crate::net::{Clock, Peer, Stream, Timed, tunnel};
-use crate::upstream::RequestBody;
+use crate::net::{Clock, Peer, Stream, Timed};
+use crate::upstream::Inbound;
 
 /// What all connections of one listener share.
 #[derive(Clone)]
@@ -27,6 +27,8 @@ pub struct Listener {
     pub idle_timeout: Duration,
     /// A client that has closed its sending side still gets its answer.
     pub half_close: bool,
+    /// Every request gets a redirect to the same URL with TLS at this port.
+    pub redirect: Option<u16>,
     /// For gRPC: HTTP/2 only, and calls only.
     pub grpc: bool,
     /// HTTP/2 by prior knowledge, without TLS.
@@ -115,20 +117,11 @@ async fn serve_http1(stream: Stream, peer: Peer, listener: Rc<Listener>, worker:
         tracing::debug!("{}: {error}", client.peer.remote);
         return;
     }
-    let Some(Tunnel { mut upgraded, mut record, _open }) = client.tunnel.take() else { return };
+    let Some(tunnel) = client.tunnel.take() else { return };
     let parts = connection.into_parts();
     client.clock.unlimited();
     client.clock.write_until(None);
-    let mut stream = parts.io.into_inner();
-    tokio::select! {
-        copied = tunnel(&mut stream, &mut upgraded.stream, &parts.read_buf, &upgraded.read) => {
-            match copied {
-                Ok(copied) => record.copied(copied.forth, copied.back),
-                Err(error) => tracing::debug!("{}: {error}", client.peer.remote),
-            }
-        }
-        () = life.reached(Phase::Closing) => {}
-    }
+    tunnel::run(&client, parts.io.into_inner().into_inner(), &parts.read_buf, tunnel, life).await;
 }
 
 async fn answer(
@@ -141,13 +134,11 @@ async fn answer(
     } else {
         client.clock.each(listener.read_timeout);
     }
-    let clock = client.clock.clone();
-    let request = request.map(|incoming| RequestBody::new(incoming, move || clock.unlimited()));
     let deadline = (!listener.write_timeout.is_zero()).then(|| Instant::now() + listener.write_timeout);
     client.clock.write_until(deadline);
     let response = match deadline {
-        None => client.handle(request).await,
-        Some(deadline) => tokio::time::timeout_at(deadline, client.handle(request))
+        None => client.handle(request.map(Inbound::Http1)).await,
+        Some(deadline) => tokio::time::timeout_at(deadline, client.handle(request.map(Inbound::Http1)))
             .await
             .map_err(|_| "the response took longer than the listener's wt")?,
     };

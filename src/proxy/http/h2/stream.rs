@@ -16,7 +16,7 @@ use super::super::body::Body;
 use super::super::{Client, grpc};
 use super::{head, websocket};
 use crate::life::Watch;
-use crate::upstream::{H2Inbound, RequestBody, presentable};
+use crate::upstream::{H2Inbound, Inbound, presentable};
 
 /// Answers a request. A client that resets its stream ends everything that is done for it.
 pub(super) async fn serve(client: Client, request: Request<RecvStream>, mut respond: SendResponse<Bytes>, life: Watch) {
@@ -52,7 +52,7 @@ async fn answer(client: &Client, mut request: Request<RecvStream>) -> Response<B
     // Calls have deadlines of their own, and may be silent for long.
     let pause = if grpc::is_call(&request) { Default::default() } else { client.listener.read_timeout };
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let request = request.map(|stream| RequestBody::new(H2Inbound::new(stream, length, pause), || {}));
+    let request = request.map(|stream| Inbound::Http2(Box::new(H2Inbound::new(stream, length, pause))));
     client.handle(request).await
 }
 

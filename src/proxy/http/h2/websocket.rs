@@ -1,9 +1,12 @@
 //! WebSocket over a stream (RFC 8441), to targets that know it over HTTP/1.1 only.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,13 +15,13 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONNECTION, HeaderName, HeaderValue, UPGRADE};
 use http::{Method, Request, Response, StatusCode, Version};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::time::Instant;
 
 use super::super::{Client, Tunnel};
 use super::{head, stream};
 use crate::life::{Phase, Watch};
-use crate::net::tunnel;
-use crate::upstream::RequestBody;
+use crate::upstream::Inbound;
 
 /// An extended CONNECT for a WebSocket. Any other is refused like CONNECT itself.
 pub(super) fn is_asked_for<B>(request: &Request<B>) -> bool {
@@ -33,7 +36,7 @@ pub(super) async fn serve(client: Client, request: Request<RecvStream>, mut resp
     head.method = Method::GET;
     head.version = Version::HTTP_2;
     head.extensions.clear();
-    let mut request = Request::from_parts(head, RequestBody::empty());
+    let mut request = Request::from_parts(head, Inbound::Empty);
     head::to_http1(&mut request);
     *request.version_mut() = Version::HTTP_11;
     let headers = request.headers_mut();
@@ -56,23 +59,48 @@ pub(super) async fn serve(client: Client, request: Request<RecvStream>, mut resp
     head::remove_connection_headers(accepted.headers_mut());
     accepted.headers_mut().remove(ACCEPT);
     match respond.send_response(accepted, false) {
-        Ok(sent) => relay(&client, Pipe { received, read: Bytes::new(), sent }, tunnel, life).await,
+        Ok(sent) => {
+            relay(
+                &client,
+                Pipe { received, read: Bytes::new(), sent, active: Rc::new(Cell::new(Instant::now())) },
+                tunnel,
+                life,
+            )
+            .await
+        }
         Err(error) => tracing::debug!("{}: {error}", client.peer.remote),
     }
 }
 
 async fn relay(client: &Client, mut pipe: Pipe, tunnelled: Tunnel, mut life: Watch) {
-    let Tunnel { mut upgraded, mut record, _open } = tunnelled;
+    let Tunnel { mut upgraded, mut record, open: _open } = tunnelled;
+    let idle = record.idle_timeout().unwrap_or(client.worker.config.websocket_idle_timeout);
+    let active = pipe.active.clone();
+    let copying = async {
+        pipe.write_all(&upgraded.read).await?;
+        tokio::io::copy_bidirectional_with_sizes(&mut pipe, &mut upgraded.stream, BUFFER, BUFFER).await
+    };
     tokio::select! {
-        copied = tunnel(&mut pipe, &mut upgraded.stream, &[], &upgraded.read) => match copied {
-            Ok(copied) => record.copied(copied.forth, copied.back),
+        copied = copying => match copied {
+            Ok((forth, back)) => record.copied(forth, back + upgraded.read.len() as u64),
             Err(error) => {
                 tracing::debug!("{}: {error}", client.peer.remote);
                 // A connection that broke is a stream that was cancelled (RFC 8441, section 5).
                 pipe.sent.send_reset(Reason::CANCEL);
             }
         },
+        () = idling(&active, idle) => {}
         () = life.reached(Phase::Closing) => {}
+    }
+}
+
+/// Ends when nothing has moved for so long; 0: never.
+async fn idling(active: &Cell<Instant>, limit: Duration) {
+    if limit.is_zero() {
+        return std::future::pending().await;
+    }
+    while active.get().elapsed() < limit {
+        tokio::time::sleep_until(active.get() + limit).await;
     }
 }
 
@@ -82,6 +110,8 @@ struct Pipe {
     /// Of the last frame, not yet taken.
     read: Bytes,
     sent: SendStream<Bytes>,
+    /// When something moved last.
+    active: Rc<Cell<Instant>>,
 }
 
 impl AsyncRead for Pipe {
@@ -94,6 +124,7 @@ impl AsyncRead for Pipe {
                 Some(Ok(data)) => this.read = data,
             }
         }
+        this.active.set(Instant::now());
         let n = this.read.len().min(buf.remaining());
         buf.put_slice(&this.read[..n]);
         this.read.advance(n);
@@ -114,6 +145,7 @@ impl AsyncWrite for Pipe {
             None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
             Some(room) => room.map_err(io::Error::other)?,
         };
+        this.active.set(Instant::now());
         let n = room.min(buf.len());
         this.sent.send_data(Bytes::copy_from_slice(&buf[..n]), false).map_err(io::Error::other)?;
         Poll::Ready(Ok(n))
@@ -128,5 +160,7 @@ impl AsyncWrite for Pipe {
     }
 }
 
+/// Each way.
+const BUFFER: usize = 8 * 1024;
 const KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
 const ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");
