@@ -195,6 +195,7 @@ fn config(access: Access, path: &str) -> Config {
             proxy_header_timeout: Duration::ZERO,
             proxy_trusted: Vec::new(),
             half_close: false,
+            h2c: false,
             redirect: None,
             client_auth: Default::default(),
             client_headers: false,

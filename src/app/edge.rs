@@ -97,11 +97,16 @@ impl Edge {
 
     pub(super) fn http_listener(&self) -> http::Listener {
         let config = &self.config;
+        let grpc = matches!(config.proto, Proto::Grpc | Proto::Grpcs);
+        // Calls have deadlines of their own.
+        let limit = |limit: Duration| if grpc { Duration::ZERO } else { limit };
         http::Listener {
-            read_timeout: config.read_timeout,
-            write_timeout: config.write_timeout,
-            idle_timeout: if config.idle_timeout.is_zero() { config.read_timeout } else { config.idle_timeout },
+            read_timeout: limit(config.read_timeout),
+            write_timeout: limit(config.write_timeout),
+            idle_timeout: limit(if config.idle_timeout.is_zero() { config.read_timeout } else { config.idle_timeout }),
             half_close: config.half_close,
+            grpc,
+            h2c: config.h2c,
             redirect: config.redirect,
             client_headers: self.client_headers,
             challenge: self

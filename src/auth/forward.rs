@@ -13,7 +13,7 @@ use http::{Response, Uri};
 use http_body_util::BodyExt as _;
 
 use super::{ForwardConfig, Grant, Refusal, Request};
-use crate::upstream::{Effort, Endpoint, Exchange, RequestBody, ResponseBody, TargetTls};
+use crate::upstream::{Effort, Endpoint, Exchange, Protocol, RequestBody, ResponseBody, TargetTls};
 
 pub(super) struct Forward {
     endpoint: Endpoint,
@@ -73,7 +73,13 @@ impl Forward {
         asked.uri = Uri::from(self.path.clone());
         asked.headers = self.head(request);
         let effort = Effort::default();
-        let exchange = Exchange { pools: request.pools, endpoint: &self.endpoint, preamble: &[], effort: &effort };
+        let exchange = Exchange {
+            pools: request.pools,
+            endpoint: &self.endpoint,
+            protocol: Protocol::Http1,
+            preamble: &[],
+            effort: &effort,
+        };
         let response = exchange.send(&asked, &RequestBody::empty()).await.map_err(|error| error.chain())?;
         let (mut head, body) = response.into_parts();
         let body = collect(body).await?;

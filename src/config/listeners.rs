@@ -38,6 +38,7 @@ impl Default for Listener {
             proxy_header_timeout: none,
             proxy_trusted: Vec::new(),
             half_close: false,
+            h2c: false,
             redirect: None,
             client_auth: Default::default(),
             client_headers: false,
@@ -136,6 +137,12 @@ impl Reader<'_> {
         let mut strict_match = self.flag("strictmatch");
         let proxy_trusted = self.networks();
         let half_close = self.flag("halfclose");
+        let h2c = self.flag("h2c");
+        if h2c && proto.is_some_and(|proto| proto != Proto::Http) {
+            self.mistake(
+                "h2c=true is for proto=http: https and grpcs agree on HTTP/2 by TLS, and grpc speaks nothing else",
+            );
+        }
         let redirect = self.redirect(proto, admin);
         let client_auth = self.client_auth(source.as_ref());
         let client_headers = self.flag("clientheaders");
@@ -163,6 +170,7 @@ impl Reader<'_> {
             proxy_header_timeout: duration::positive(times.header),
             proxy_trusted,
             half_close,
+            h2c,
             redirect,
             client_auth,
             client_headers,
@@ -480,6 +488,7 @@ const OPTIONS: &[&str] = &[
     "refresh",
     "pxytrusted",
     "halfclose",
+    "h2c",
     "redirect",
     "clientauth",
     "clientheaders",

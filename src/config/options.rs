@@ -84,7 +84,7 @@ const ANY_TIME: Kind = Kind::Duration { min: i64::MIN };
 const TIME: Kind = Kind::Duration { min: 0 };
 
 const BGP: &str = "addresses would not be announced by BGP";
-const GRPC: &str = "gRPC listeners are not built yet";
+const GRPC: &str = "calls under way are finished";
 const PUSH: &str = "no check is looked up; metrics.circonus.submissionurl says where to send";
 
 options! {
@@ -108,7 +108,7 @@ options! {
 
     // The proxy.
     proxy_addr: String = "proxy.addr", Pairs, ":9999", "1.0.0", Built,
-        "listeners: [host]:port;opt=val;...,[host]:port;... with proto, cs, rt, wt, it, strictmatch, tlsmin, tlsmax, tlsciphers, pxyproto, pxytimeout, refresh, and new pxytrusted, halfclose, clientauth, clientheaders";
+        "listeners: [host]:port;opt=val;...,[host]:port;... with proto, cs, rt, wt, it, strictmatch, tlsmin, tlsmax, tlsciphers, pxyproto, pxytimeout, refresh, and new pxytrusted, halfclose, clientauth, clientheaders, redirect, h2c";
     proxy_cs: String = "proxy.cs", Pairs, "", "1.2", Built,
         "certificate sources: cs=name;type=file;cert=path;key=path,...";
     proxy_auth: String = "proxy.auth", Pairs, "", "1.5.11", Built,
@@ -163,10 +163,10 @@ options! {
         "responses that are known to be smaller are not compressed, in bytes";
     proxy_compress: Vec<String> = "proxy.compress", List, "", OURS, Built,
         "codings offered, the preferred one first, of gzip, br and zstd; gzip always if proxy.gzip.contenttype is set, whose types are meant (a common set if it is empty)";
-    proxy_grpcmaxrxmsgsize: i64 = "proxy.grpcmaxrxmsgsize", Kind::Size { min: 0, max: i64::MAX }, "4194304", "1.6.1", Inert(GRPC),
-        "largest gRPC message that is received, in bytes";
-    proxy_grpcmaxtxmsgsize: i64 = "proxy.grpcmaxtxmsgsize", Kind::Size { min: 0, max: i64::MAX }, "4194304", "1.6.1", Inert(GRPC),
-        "largest gRPC message that is sent, in bytes";
+    proxy_grpcmaxrxmsgsize: i64 = "proxy.grpcmaxrxmsgsize", Kind::Size { min: 0, max: i64::MAX }, "4194304", "1.6.1", Built,
+        "largest gRPC message that is taken from clients and from targets, in bytes";
+    proxy_grpcmaxtxmsgsize: i64 = "proxy.grpcmaxtxmsgsize", Kind::Size { min: 0, max: i64::MAX }, "4194304", "1.6.1", Built,
+        "largest gRPC message that is sent to clients, in bytes";
     proxy_grpcshutdowntimeout: i64 = "proxy.grpcshutdowntimeout", ANY_TIME, "2s", "1.6.4", Inert(GRPC),
         "how long connections to gRPC targets that have left the table are kept";
     proxy_trusted: Vec<String> = "proxy.trusted", List, "", OURS, Built,

@@ -241,6 +241,8 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
         strip_port: values.proxy_matchhostport == "strip",
         max_headers: usize::try_from(values.proxy_maxheaders).ok()?,
         max_header_size: usize::try_from(values.proxy_maxheadersize).ok()?,
+        grpc_max_received: u64::try_from(values.proxy_grpcmaxrxmsgsize).ok()?,
+        grpc_max_sent: u64::try_from(values.proxy_grpcmaxtxmsgsize).ok()?,
         max_target_size: usize::try_from(values.proxy_maxtargetsize).ok()?,
         max_body: u64::try_from(values.proxy_maxbody).ok()?,
         websocket_idle_timeout: duration::positive(values.proxy_websocket_idletimeout),

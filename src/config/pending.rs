@@ -2,7 +2,7 @@
 //! are marked so in the table of options. When one is built, its word is removed here.
 
 /// `proto=` of listeners.
-pub(crate) const PROTOS: &[&str] = &["grpc", "grpcs"];
+pub(crate) const PROTOS: &[&str] = &[];
 
 /// `type=` of certificate sources.
 pub(crate) const CERT_TYPES: &[&str] = &[];

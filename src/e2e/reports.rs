@@ -1,7 +1,7 @@
 //! Which report is which test.
 //!
 //! The reports are what bit people with fabio and its rivals, by number. In the table stand those about routing, tags,
-//! Consul, registration (R1-R61), targets (R62-R70), headers and access (R87-R96), TLS and certificates (R97-R104), and what any reverse proxy must get
+//! Consul, registration (R1-R61), targets (R62-R70), gRPC and HTTP/2 (R80-R86), headers and access (R87-R96), TLS and certificates (R97-R104), and what any reverse proxy must get
 //! right (R127-R155). Tests are named by their function, wherever in the source they are; several are listed when one shows
 //! the rule and another the wire. The last column says what a report asks that is not so, and why.
 //!
@@ -77,6 +77,13 @@
 //! | R68 | listeners_cut_clients_that_dawdle_but_not_those_that_progress, dripping_does_not_extend_the_time_for_a_head | |
 //! | R69 | bodies_keep_their_framing | |
 //! | R70 | the_limit_of_connections_is_about_idle_ones | |
+//! | R80 | hosts_and_paths_decide | |
+//! | R81 | messages_have_a_largest_size | |
+//! | R82 | outcomes_of_our_own_are_statuses | no route is NOT_FOUND, as fabio |
+//! | R83 | calls_are_finished_when_it_ends | |
+//! | R84 | one_tls_port_serves_calls_and_pages | |
+//! | R85 | all_kinds_of_calls_pass, requests_share_a_connection, nobody_is_upgraded_to_h2c | |
+//! | R86 | floods_end_the_connection_and_cost_nobody_else | |
 //! | R87 | the_tls_header_is_ours_alone | |
 //! | R88 | forwarding_headers, a_client_ip_header_that_is_x_forwarded_for_loses_nothing | |
 //! | R89 | forwarding_headers, ports | |
@@ -105,11 +112,11 @@
 //! | R134 | fields_and_chunks_that_are_malformed | valid chunk extensions are accepted and dropped (ruling) |
 //! | R135 | hosts, a_host_with_a_colon_and_no_port_missed_its_routes | |
 //! | R136 | methods | |
-//! | R137 | | HTTP/2 |
-//! | R138 | nobody_is_upgraded_to_h2c | |
+//! | R137 | websockets_go_over_a_stream | |
+//! | R138 | nobody_is_upgraded_to_h2c, prior_knowledge_is_for_listeners_that_allow_it | |
 //! | R139 | a_body_that_breaks_off_breaks_off_for_the_client_too | |
 //! | R140 | limits_of_heads, a_faulty_target_is_a_bad_gateway | limits are 512 lines and 256 kB (ruling on heads) |
-//! | R141 | | HTTP/2 |
+//! | R141 | floods_end_the_connection_and_cost_nobody_else, some_are_taken_and_a_flood_is_not, limits_on_streams_and_heads | |
 //! | R142 | r142_there_is_no_way_around_a_rule, there_is_no_way_around_a_rule, escapes_go_on_as_they_came_and_detours_are_resolved | the cleaned path is matched, checked and forwarded (ruling on the request path); `//` is resolved |
 //! | R143 | an_early_answer_reaches_a_client_that_still_uploads | |
 //! | R144 | pipelined_requests_are_answered_in_order_by_their_targets, after_a_refused_upgrade_requests_are_routed_again | |

@@ -33,6 +33,8 @@ pub struct Config {
     pub proxy_trusted: Vec<ipnet::IpNet>,
     /// Keep serving a request whose client has closed its sending side (`halfclose`, new).
     pub half_close: bool,
+    /// HTTP/2 by prior knowledge as well (`h2c`, new). Plain HTTP listeners only.
+    pub h2c: bool,
     /// Port to which plain HTTP is sent with TLS (`redirect=https`, `redirect=https:8443`, new).
     pub redirect: Option<u16>,
     /// Whom the certificate source's `clientca` is asked about (`clientauth`, new).

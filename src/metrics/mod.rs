@@ -38,7 +38,7 @@ pub use push::{Addresses, Post, TARGETS as PUSH_TARGETS};
 pub use reference::reference;
 pub use series::Counter;
 pub use targets::TargetSeries;
-pub use traffic::{HttpSeries, OpenWebSocket, TcpSeries};
+pub use traffic::{GrpcSeries, HttpSeries, OpenWebSocket, TcpSeries};
 
 /// `metrics.*`
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +79,7 @@ struct Inner {
     targets: targets::Targets,
     connections: own::Connections,
     http: HttpSeries,
+    grpc: GrpcSeries,
     tcp: TcpSeries,
     tcp_sni: TcpSeries,
     names: render::Names,
@@ -105,6 +106,7 @@ impl Metrics {
         let enabled = watched || !config.targets.is_empty();
         let (push, journal) = push::Push::new(config).unzip();
         Self(Arc::new(Inner {
+            grpc: GrpcSeries::new(shards, buckets.clone(), enabled, journal.clone()),
             targets: targets::Targets::new(buckets.clone(), shards, limit, enabled, journal),
             buckets,
             connections: own::Connections::new(shards),
@@ -126,6 +128,11 @@ impl Metrics {
 
     pub fn http(&self) -> &HttpSeries {
         &self.0.http
+    }
+
+    /// Of gRPC calls, on whatever listener.
+    pub fn grpc(&self) -> &GrpcSeries {
+        &self.0.grpc
     }
 
     /// Of tcp and tcp-dynamic listeners.

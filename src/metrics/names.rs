@@ -19,6 +19,16 @@ pub const HTTP_STATUS: &str = "http.status";
 pub const HTTP_REDIRECT_COUNT: &str = "http.redirect.count";
 /// Gauge: open WebSocket connections.
 pub const WS_CONN: &str = "ws.conn";
+/// Counter: accepted connections of grpc and grpcs listeners.
+pub const GRPC_CONN: &str = "grpc.conn";
+/// Histogram: finished gRPC calls.
+pub const GRPC_REQUESTS: &str = "grpc.requests";
+/// Counter: gRPC calls without a route.
+pub const GRPC_NO_ROUTE: &str = "grpc.noroute";
+/// Histogram {code}: finished gRPC calls by status, under the name that fabio's dashboards know.
+pub const GREP_STATUS: &str = "grep.status";
+/// The same, rightly spelled.
+pub const GRPC_STATUS: &str = "grpc.status";
 /// Counter: accepted connections of tcp and tcp-dynamic listeners.
 pub const TCP_CONN: &str = "tcp.conn";
 /// Counter: targets that could not be reached.

@@ -18,6 +18,8 @@ pub(super) struct Names {
     http_status: String,
     redirects: String,
     websockets: String,
+    grpc: [String; 3],
+    grpc_status: [String; 2],
     tcp: [String; 3],
     tcp_sni: [String; 3],
 }
@@ -34,6 +36,8 @@ impl Names {
             http_status: family(names::HTTP_STATUS),
             redirects: family(names::HTTP_REDIRECT_COUNT),
             websockets: family(names::WS_CONN),
+            grpc: [names::GRPC_CONN, names::GRPC_NO_ROUTE, names::GRPC_REQUESTS].map(family),
+            grpc_status: [names::GREP_STATUS, names::GRPC_STATUS].map(family),
             tcp: [names::TCP_CONN, names::TCP_CONN_FAIL, names::TCP_NO_ROUTE].map(family),
             tcp_sni: [names::TCP_SNI_CONN, names::TCP_SNI_CONN_FAIL, names::TCP_SNI_NO_ROUTE].map(family),
         }
@@ -46,6 +50,7 @@ pub(super) fn write(inner: &Inner, writer: &mut Writer) {
     let names = &inner.names;
     let report = inner.targets.report();
 
+    write_grpc(inner, writer);
     write_redirects(inner, writer);
     write_status(inner, writer, &report);
     write_counter(writer, &names.not_found, inner.http.not_found.get());
@@ -57,6 +62,28 @@ pub(super) fn write(inner: &Inner, writer: &mut Writer) {
     write_tcp(writer, &names.tcp_sni, &inner.tcp_sni);
     writer.family(&names.websockets, "gauge", "");
     writer.sample(&names.websockets, &[], inner.http.websockets.get().max(0) as f64);
+}
+
+fn write_grpc(inner: &Inner, writer: &mut Writer) {
+    let [conn, no_route, requests] = &inner.names.grpc;
+    let [odd, status] = &inner.names.grpc_status;
+    let codes = inner.grpc.codes();
+    let by_status = |writer: &mut Writer, name: &str| {
+        let mut family = Once::new(name, "histogram");
+        for (code, sample) in &codes {
+            family.begin(writer);
+            writer.histogram(name, &[("code", code)], &inner.buckets, sample);
+        }
+    };
+    by_status(writer, odd);
+    write_counter(writer, conn, inner.grpc.conn.get());
+    write_counter(writer, no_route, inner.grpc.no_route.get());
+    if !codes.is_empty() {
+        writer.family(requests, "histogram", "");
+        let sample = sum(inner, codes.iter().map(|(_, sample)| sample));
+        writer.histogram(requests, &[], &inner.buckets, &sample);
+    }
+    by_status(writer, status);
 }
 
 fn write_redirects(inner: &Inner, writer: &mut Writer) {
@@ -193,6 +220,27 @@ mod tests {
         let _idle = metrics.target("svc-a", "foo.com", "/x", "http://1.2.3.4:80/");
         let want = "# HELP my_host_lab_ws_conn \n# TYPE my_host_lab_ws_conn gauge\nmy_host_lab_ws_conn 0\n";
         assert_eq!(ours(&metrics, "my_host_lab_"), want);
+    }
+
+    #[test]
+    fn calls_count_by_the_names_of_their_statuses() {
+        let metrics = metrics(&["prometheus"], "", "/metrics");
+        for status in [0, 0, 5, 16, 17, u16::MAX] {
+            metrics.grpc().finished(Shard(0), status, Duration::from_millis(200));
+        }
+        metrics.grpc().conn.add(Shard(1), 3);
+        let text = ours(&metrics, "my_host_lab_gr");
+        for line in [
+            "my_host_lab_grpc_conn 3",
+            "my_host_lab_grpc_requests_count 6",
+            "my_host_lab_grep_status_count{code=\"OK\"} 2",
+            "my_host_lab_grpc_status_count{code=\"NotFound\"} 1",
+            "my_host_lab_grpc_status_count{code=\"Unauthenticated\"} 1",
+            "my_host_lab_grpc_status_count{code=\"Unknown\"} 2",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in {text}");
+        }
+        assert!(!text.contains("noroute"), "{text}");
     }
 
     #[test]

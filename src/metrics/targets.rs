@@ -39,7 +39,7 @@ impl TargetSeries {
             self.live.series.observe(&self.buckets, shard, code, took);
         }
         if let Some((journal, labels)) = &self.journal {
-            journal.put(Observation { labels: labels.clone(), code, took });
+            journal.put(Observation { labels: Some(labels.clone()), code, took });
         }
     }
 

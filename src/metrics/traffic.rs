@@ -1,9 +1,11 @@
 //! What listeners count beside the series of targets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Shard;
-use super::series::Counter;
+use super::push::{Journal, Observation};
+use super::series::{Buckets, Counter, Sample, Series};
 
 /// Counters of the HTTP listeners.
 pub struct HttpSeries {
@@ -63,6 +65,77 @@ impl Drop for OpenWebSocket {
         self.count.sub(self.shard, 1);
     }
 }
+
+/// What is counted of gRPC calls.
+pub struct GrpcSeries {
+    /// Accepted connections of grpc and grpcs listeners.
+    pub conn: Counter,
+    /// Calls without a route.
+    pub no_route: Counter,
+    calls: Series,
+    buckets: Arc<Buckets>,
+    enabled: bool,
+    /// Somebody wants each call.
+    journal: Option<Arc<Journal>>,
+}
+
+impl GrpcSeries {
+    pub(super) fn new(shards: usize, buckets: Arc<Buckets>, enabled: bool, journal: Option<Arc<Journal>>) -> Self {
+        Self {
+            conn: Counter::new(shards),
+            no_route: Counter::new(shards),
+            calls: Series::new(shards),
+            buckets,
+            enabled,
+            journal,
+        }
+    }
+
+    /// A finished call. Statuses that gRPC does not have count as unknown.
+    pub fn finished(&self, shard: Shard, status: u16, took: Duration) {
+        let status = if usize::from(status) < GRPC_CODES.len() { status } else { UNKNOWN };
+        if self.enabled {
+            self.calls.observe(&self.buckets, shard, status, took);
+        }
+        if let Some(journal) = &self.journal {
+            journal.put(Observation { labels: None, code: status, took });
+        }
+    }
+
+    /// Names of statuses with their calls.
+    pub(super) fn codes(&self) -> Vec<(&'static str, Sample)> {
+        let codes = self.calls.read(&self.buckets).codes.into_iter();
+        codes.map(|(code, sample)| (grpc_code(code), sample)).collect()
+    }
+}
+
+/// The name of a status.
+pub(super) fn grpc_code(status: u16) -> &'static str {
+    GRPC_CODES.get(usize::from(status)).copied().unwrap_or(GRPC_CODES[usize::from(UNKNOWN)])
+}
+
+const UNKNOWN: u16 = 2;
+
+/// As grpc-go names the statuses.
+const GRPC_CODES: [&str; 17] = [
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
 
 /// Counters of the TCP family: `tcp.*` (tcp, tcp-dynamic) and `tcp_sni.*` (tcp+sni, https+tcp+sni).
 pub struct TcpSeries {

@@ -31,9 +31,18 @@ impl Stream {
         }
     }
 
-    /// HTTP/2 was agreed on in a TLS handshake with a client.
+    /// HTTP/2 was agreed on in a TLS handshake.
     pub fn is_h2(&self) -> bool {
-        matches!(self, Stream::Server(io) if io.get_ref().1.alpn_protocol() == Some(b"h2"))
+        self.alpn() == Some(b"h2")
+    }
+
+    /// What was agreed on in a TLS handshake, if anything was.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        match self {
+            Stream::Server(io) => io.get_ref().1.alpn_protocol(),
+            Stream::Client(io) => io.get_ref().1.alpn_protocol(),
+            Stream::Plain(_) | Stream::Rewound(_) => None,
+        }
     }
 
     /// The connection itself, if its bytes are the bytes of the stream: no TLS, and nothing to give back first.

@@ -35,6 +35,10 @@ pub struct Config {
     pub max_header_size: usize,
     /// Bytes in one request target (`proxy.maxtargetsize`, new; default 64 KiB).
     pub max_target_size: usize,
+    /// Bytes in one gRPC message, from a client or a target (`proxy.grpcmaxrxmsgsize`).
+    pub grpc_max_received: u64,
+    /// Bytes in one gRPC message to a client (`proxy.grpcmaxtxmsgsize`).
+    pub grpc_max_sent: u64,
     /// Bytes in one request body (`proxy.maxbody`, new); 0: no limit.
     pub max_body: u64,
     /// How long nothing may move on a WebSocket (`proxy.websocket.idletimeout`, new); 0: for ever.

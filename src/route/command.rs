@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use super::{Class, Destination, Options, Weight, pending, quote};
+use super::{Class, Destination, Options, Scheme, Weight, pending, quote};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
@@ -120,8 +120,11 @@ impl Draft {
             return Err("options have no line breaks and no other control characters".to_owned());
         }
         pending::check(&self.options, self.destination.scheme)?;
+        check_http2(self.options.get("proto").map(String::as_str), self.destination.scheme)?;
         let (options, warning) = Options::parse(self.options)?;
-        if options.redirect.is_some() && self.destination.scheme.class() != Class::Http {
+        let redirects = !matches!(self.destination.scheme, Scheme::Grpc | Scheme::Grpcs)
+            && self.destination.scheme.class() == Class::Http;
+        if options.redirect.is_some() && !redirects {
             let scheme = self.destination.scheme.name();
             return Err(format!("a redirect needs an http or https URL, not {scheme}"));
         }
@@ -142,6 +145,19 @@ impl Draft {
             options,
         };
         Ok((Command::Add(add), warning))
+    }
+}
+
+/// TLS is what the scheme says, so an option cannot promise or deny it.
+fn check_http2(proto: Option<&str>, scheme: Scheme) -> Result<(), String> {
+    match (proto, scheme) {
+        (Some("h2"), Scheme::Http) => {
+            Err("proto=h2 is HTTP/2 with TLS; write the destination as https://, or proto=h2c without TLS".to_owned())
+        }
+        (Some("h2c"), Scheme::Https) => {
+            Err("proto=h2c is HTTP/2 without TLS; write the destination as http://, or proto=h2 with TLS".to_owned())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -92,7 +92,9 @@ impl Destination {
             return Err(wrong(without_scheme(text)));
         };
         let Some(scheme) = Scheme::from_name(scheme) else {
-            return Err(wrong(format!("scheme {scheme:?} is unknown; write http, https, ws, wss, tcp, tcps or udp")));
+            return Err(wrong(format!(
+                "scheme {scheme:?} is unknown; write http, https, grpc, grpcs, ws, wss, tcp, tcps or udp"
+            )));
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
@@ -157,6 +159,10 @@ impl Destination {
             path: path.to_owned(),
             query: None,
         })
+    }
+
+    pub fn is_grpc(&self) -> bool {
+        matches!(self.scheme, Scheme::Grpc | Scheme::Grpcs)
     }
 
     /// Equal but for one trailing slash: what `route del` compares.

@@ -41,6 +41,10 @@ pub struct Options {
     pub tls_skip_verify: bool,
     /// Tell the target about the client, first thing on each connection.
     pub proxy_protocol: Option<ProxyVersion>,
+    /// `proto=h2`, `proto=h2c`: HTTP/2 to an https or http target.
+    pub http2: bool,
+    /// `grpcservername`: the name for TLS with a grpcs target.
+    pub grpc_server_name: Option<Arc<str>>,
     /// `idletimeout`: how long nothing may move on a connection or session; 0: for ever. `None`: as the listener says.
     pub idle_timeout: Option<Duration>,
     pub register: Option<Arc<str>>,
@@ -78,6 +82,8 @@ impl Default for Options {
             error_pages: None,
             tls_skip_verify: false,
             proxy_protocol: None,
+            http2: false,
+            grpc_server_name: None,
             idle_timeout: None,
             register: None,
         }
@@ -137,6 +143,8 @@ impl Options {
                 Some("v2") => Some(ProxyVersion::V2),
                 _ => None,
             },
+            http2: matches!(given("proto"), Some("h2" | "h2c")),
+            grpc_server_name: filled("grpcservername").map(Into::into),
             idle_timeout: filled("idletimeout").map(seconds).transpose()?,
             register: filled("register").map(Into::into),
             raw,

@@ -8,14 +8,7 @@ use super::Scheme;
 /// Key of an option (`scheme` is the destination's), whether a value of it is meant, why it is refused.
 type Rule = (&'static str, fn(&str) -> bool, &'static str);
 
-const PENDING: &[Rule] = &[
-    ("proto", is_grpc, "gRPC targets are not served yet (proto=grpc, proto=grpcs)"),
-    ("scheme", is_grpc, "gRPC targets are not served yet (grpc://, grpcs://)"),
-];
-
-fn is_grpc(value: &str) -> bool {
-    matches!(value, "grpc" | "grpcs")
-}
+const PENDING: &[Rule] = &[];
 
 /// The reason to refuse a route with these options and this scheme of its destination.
 pub(super) fn check(options: &BTreeMap<String, String>, scheme: Scheme) -> Result<(), String> {

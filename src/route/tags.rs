@@ -71,7 +71,7 @@ impl Reader<'_> {
         let mut kept = BTreeMap::new();
         for Given { key, value, bare } in self.given(rest)? {
             match (key.as_str(), value.as_str()) {
-                ("proto", value @ ("tcp" | "tcps" | "udp" | "https" | "grpc" | "grpcs")) => {
+                ("proto", value @ ("tcp" | "tcps" | "udp" | "https" | "grpc" | "grpcs" | "h2" | "h2c")) => {
                     if let Some(reason) = pending::reason("proto", value) {
                         return Err(reason.to_owned());
                     }
@@ -79,9 +79,17 @@ impl Reader<'_> {
                         "tcp" => Scheme::Tcp,
                         "tcps" => Scheme::Tcps,
                         "udp" => Scheme::Udp,
+                        "grpc" => Scheme::Grpc,
+                        "grpcs" => Scheme::Grpcs,
+                        "h2c" => Scheme::Http,
                         _ => Scheme::Https,
                     };
                     redirect = None;
+                    // The last one counts.
+                    kept.remove("proto");
+                    if matches!(value, "h2" | "h2c") {
+                        kept.insert(key, value.to_owned());
+                    }
                 }
                 ("weight", "") if !bare => weight = Weight::Automatic,
                 ("weight", value) if !bare => weight = Weight::from_number(parse_number(value)?),

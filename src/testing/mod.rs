@@ -16,6 +16,7 @@ pub(crate) mod certs;
 pub(crate) mod client;
 pub(crate) mod consul;
 pub(crate) mod ferrio;
+pub(crate) mod h2;
 pub(crate) mod origin;
 pub(crate) mod process;
 pub(crate) mod wire;

@@ -10,14 +10,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::directory::{Endpoint, TargetTls};
-use super::{Config, Error, tls};
+use super::tls::{self, Alpn};
+use super::{Config, Error};
 use crate::net::Stream;
 
 /// Connects, within `proxy.dialtimeout` for name, TCP and TLS together.
 /// `preamble` is sent before anything else, TLS among it.
 pub(super) async fn connect(
     endpoint: &Endpoint,
-    tls: Option<&TargetTls>,
+    tls: Option<(&TargetTls, Alpn)>,
     config: &Config,
     preamble: &[u8],
 ) -> Result<Stream, Error> {
@@ -27,7 +28,7 @@ pub(super) async fn connect(
         stream.write_all(preamble).await.map_err(Error::Connect)?;
         match tls {
             None => Ok(Stream::Plain(stream)),
-            Some(tls) => secure(stream, tls).await.map_err(Error::Tls),
+            Some((tls, alpn)) => secure(stream, tls, alpn).await.map_err(Error::Tls),
         }
     })
     .await
@@ -35,7 +36,7 @@ pub(super) async fn connect(
 }
 
 /// `None` when the time is up. 0 is no limit.
-async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     if limit.is_zero() { Some(work.await) } else { tokio::time::timeout(limit, work).await.ok() }
 }
 
@@ -56,9 +57,9 @@ fn set_options(stream: &TcpStream, config: &Config) -> io::Result<()> {
     }
 }
 
-async fn secure(stream: TcpStream, tls: &TargetTls) -> io::Result<Stream> {
+async fn secure(stream: TcpStream, tls: &TargetTls, alpn: Alpn) -> io::Result<Stream> {
     let name = ServerName::try_from(tls.server_name.clone())
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{:?} is no server name", tls.server_name)))?;
-    let stream = tokio_rustls::TlsConnector::from(tls::client_config(tls)).connect(name, stream).await?;
+    let stream = tokio_rustls::TlsConnector::from(tls::client_config(tls, alpn)).connect(name, stream).await?;
     Ok(Stream::Client(Box::new(stream)))
 }

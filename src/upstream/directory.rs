@@ -73,7 +73,7 @@ impl Drop for Entered {
 
 /// A place to connect to. Targets of several routes that lead to the same instance in the same way share one, and with
 /// it the pooled connections. Another service at the same address has its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Endpoint {
     /// Never used twice in a process.
     pub id: u64,
@@ -179,13 +179,8 @@ impl Directory {
             instance: target.instance.clone(),
             host: destination.host.clone(),
             port: destination.port,
-            tls: matches!(destination.scheme, Scheme::Https | Scheme::Wss | Scheme::Tcps).then(|| TargetTls {
-                server_name: match &target.options.host {
-                    Some(HostOption::Name(name)) => host_of(name).to_owned(),
-                    _ => destination.host.clone(),
-                },
-                skip_verify: target.options.tls_skip_verify,
-            }),
+            tls: matches!(destination.scheme, Scheme::Https | Scheme::Wss | Scheme::Tcps | Scheme::Grpcs)
+                .then(|| TargetTls { server_name: server_name(target), skip_verify: target.options.tls_skip_verify }),
         };
         if let Some(endpoint) = self.endpoints.get(&key).and_then(Weak::upgrade) {
             return endpoint;
@@ -202,6 +197,15 @@ impl Directory {
         self.targets.retain(|_, state| state.strong_count() > 0);
         self.endpoints.retain(|_, endpoint| endpoint.strong_count() > 0);
         self.made = 0;
+    }
+}
+
+/// Whom a target's certificate must be for.
+fn server_name(target: &Target) -> String {
+    match (&target.options.grpc_server_name, &target.options.host) {
+        (Some(name), _) if target.destination.scheme == Scheme::Grpcs => host_of(name).to_owned(),
+        (_, Some(HostOption::Name(name))) => host_of(name).to_owned(),
+        _ => target.destination.host.clone(),
     }
 }
 

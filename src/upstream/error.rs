@@ -48,6 +48,21 @@ impl Error {
         }
     }
 
+    /// The same for somebody else who waited for the same thing.
+    pub(super) fn again(&self) -> Self {
+        let told = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
+        match self {
+            Error::Connect(error) => Error::Connect(told(error)),
+            Error::ConnectTimeout => Error::ConnectTimeout,
+            Error::Tls(error) => Error::Tls(told(error)),
+            Error::HeadTimeout => Error::HeadTimeout,
+            Error::Closed(error) => Error::Closed(error.to_string().into()),
+            Error::Malformed(error) => Error::Malformed(error.to_string().into()),
+            Error::Body(error) => Error::Body(error.to_string().into()),
+            Error::BodyTooLarge => Error::BodyTooLarge,
+        }
+    }
+
     /// One word for metrics and logs.
     pub fn reason(&self) -> &'static str {
         match self {

@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 
 use super::allowance::Allowance;
 use super::directory::Endpoint;
+use super::h2::Protocol;
 use super::{Error, Inbound, Pools};
 use crate::net::Stream;
 
@@ -75,8 +76,27 @@ impl RequestBody {
         }))
     }
 
+    /// Everything was taken.
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.ended.get()
+    }
+
+    /// It broke off, or was put an end to.
+    pub(super) fn has_failed(&self) -> bool {
+        self.0.failed.get() || self.0.allowance.is_exceeded()
+    }
+
+    /// Why it was.
+    pub(super) fn failure(&self) -> Error {
+        if self.0.allowance.is_exceeded() {
+            Error::BodyTooLarge
+        } else {
+            Error::Body("the request body ended early".into())
+        }
+    }
+
     /// Nothing was taken from it yet.
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         !self.0.touched.get()
     }
 }
@@ -111,7 +131,7 @@ impl Body for RequestBody {
                 }
             }
         }
-        polled.map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -129,6 +149,7 @@ type BodyError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Exchange<'a> {
     pub pools: &'a Pools,
     pub endpoint: &'a Endpoint,
+    pub protocol: Protocol,
     /// Sent first thing on a connection, which is then for this request only. Empty: connections are shared.
     pub preamble: &'a [u8],
     pub effort: &'a Effort,
@@ -144,12 +165,12 @@ pub struct Effort {
 }
 
 impl Exchange<'_> {
-    /// Sends a request and waits for the response head.
+    /// Over HTTP/1.1: sends a request and waits for the response head.
     ///
     /// A kept connection may have been closed by its target at the same moment. Then the request is sent once more, on a
     /// fresh connection, if it certainly was not processed: nothing of it was sent, or it is safe to repeat (RFC 9110,
     /// section 9.2.2, or an idempotency key) and nothing of its body was taken.
-    pub async fn send(&self, head: &Parts, body: &RequestBody) -> Result<Response<ResponseBody>, Error> {
+    pub(super) async fn send_http1(&self, head: &Parts, body: &RequestBody) -> Result<Response<ResponseBody>, Error> {
         let reused = if self.preamble.is_empty() {
             poll_fn(|cx| Poll::Ready(self.pools.reuse(self.endpoint, cx))).await
         } else {
@@ -175,7 +196,7 @@ impl Exchange<'_> {
         self.send_on(connection?, head, body).await.map_err(|failed| failed.error)
     }
 
-    async fn send_on(
+    pub(super) async fn send_on(
         &self,
         mut connection: Connection,
         head: &Parts,
@@ -235,10 +256,10 @@ impl Exchange<'_> {
 }
 
 /// A request without a response.
-struct Failed {
-    error: Error,
+pub(super) struct Failed {
+    pub(super) error: Error,
     /// Nothing of it was sent.
-    unsent: bool,
+    pub(super) unsent: bool,
 }
 
 impl Failed {
@@ -259,14 +280,14 @@ fn classify(error: hyper::Error, body: &RequestBody) -> Error {
     }
 }
 
-fn is_repeatable(head: &Parts) -> bool {
+pub(super) fn is_repeatable(head: &Parts) -> bool {
     matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
         || head.headers.contains_key("idempotency-key")
         || head.headers.contains_key("x-idempotency-key")
 }
 
 /// The body of a target's response. Reading it drives the connection; at its end the connection goes back to the pool.
-pub struct ResponseBody {
+pub(super) struct ResponseBody {
     incoming: Incoming,
     connection: Option<Box<Connection>>,
     pools: Pools,
@@ -284,7 +305,7 @@ impl ResponseBody {
     }
 
     /// The stream behind a 101 response, with the bytes already read from it.
-    pub async fn upgrade(mut self) -> Option<Upgraded> {
+    pub(super) async fn upgrade(mut self) -> Option<Upgraded> {
         let mut connection = *self.connection.take()?;
         if self.driving {
             let _ = poll_fn(|cx| connection.driver.poll_without_shutdown(cx)).await;

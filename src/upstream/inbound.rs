@@ -1,37 +1,111 @@
-//! The body of a client's request, whatever protocol it comes in.
+//! Where the body of a request comes from: a client connection of either protocol.
 
+use std::future::Future as _;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
 
-/// A request body as it comes from a client.
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a request, as its client sends it.
 pub enum Inbound {
     Http1(Incoming),
-    Http2(Incoming),
+    Http2(Box<H2Inbound>),
+    Empty,
+}
+
+/// The body of a stream. What was taken from it makes room for more, so that a slow target slows its client down.
+pub struct H2Inbound {
+    stream: h2::RecvStream,
+    length: Option<u64>,
+    /// Each pause may take so long; 0: any time.
+    pause: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+    waiting: bool,
+    /// Looks at all data on its way, and may put an end to it.
+    watch: Option<Watch>,
+}
+
+type Watch = Box<dyn FnMut(&[u8]) -> Result<(), BoxError>>;
+
+impl H2Inbound {
+    /// `length`: from the head, which h2 has compared with the body already. `pause`: see `rt` of listeners; 0: no limit.
+    pub fn new(stream: h2::RecvStream, length: Option<u64>, pause: Duration) -> Self {
+        Self { stream, length, pause, timer: None, waiting: false, watch: None }
+    }
+
+    /// `watch` sees all data. An error ends the body as if its client had broken off.
+    pub fn watch(&mut self, watch: impl FnMut(&[u8]) -> Result<(), BoxError> + 'static) {
+        self.watch = Some(Box::new(watch));
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.poll_stream(cx) {
+            Poll::Pending if !self.pause.is_zero() => {
+                let deadline = || Instant::now() + self.pause;
+                let timer = match &mut self.timer {
+                    Some(timer) => timer,
+                    none => none.insert(Box::pin(tokio::time::sleep_until(deadline()))),
+                };
+                if !std::mem::replace(&mut self.waiting, true) {
+                    timer.as_mut().reset(deadline());
+                }
+                ready!(timer.as_mut().poll(cx));
+                Poll::Ready(Some(Err("a pause of the request body took longer than the listener's rt".into())))
+            }
+            polled => {
+                self.waiting = false;
+                polled
+            }
+        }
+    }
+
+    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(data) = ready!(self.stream.poll_data(cx)) {
+            let data = data?;
+            self.stream.flow_control().release_capacity(data.len())?;
+            if let Some(length) = &mut self.length {
+                *length = length.saturating_sub(data.len() as u64);
+            }
+            let seen = self.watch.as_mut().map_or(Ok(()), |watch| watch(&data));
+            return Poll::Ready(Some(seen.map(|()| Frame::data(data))));
+        }
+        let trailers = ready!(self.stream.poll_trailers(cx))?;
+        Poll::Ready(trailers.map(|fields| Ok(Frame::trailers(fields))))
+    }
 }
 
 impl Body for Inbound {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
-            Inbound::Http1(body) | Inbound::Http2(body) => Pin::new(body).poll_frame(cx),
+            Inbound::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BoxError::from),
+            Inbound::Http2(stream) => stream.poll(cx),
+            Inbound::Empty => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Inbound::Http1(body) | Inbound::Http2(body) => body.is_end_stream(),
+            Inbound::Http1(incoming) => incoming.is_end_stream(),
+            Inbound::Http2(body) => body.stream.is_end_stream(),
+            Inbound::Empty => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Inbound::Http1(body) | Inbound::Http2(body) => body.size_hint(),
+            Inbound::Http1(incoming) => incoming.size_hint(),
+            Inbound::Http2(body) if body.stream.is_end_stream() => SizeHint::with_exact(0),
+            Inbound::Empty => SizeHint::with_exact(0),
+            Inbound::Http2(body) => body.length.map(SizeHint::with_exact).unwrap_or_default(),
         }
     }
 }

@@ -5,17 +5,21 @@ mod connect;
 mod directory;
 mod error;
 mod exchange;
+mod h2;
 mod inbound;
 mod pool;
+mod response;
 mod tls;
 
 use std::time::Duration;
 
 pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
-pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Upgraded};
-pub use inbound::Inbound;
+pub use exchange::{Effort, Exchange, RequestBody, Upgraded};
+pub use h2::{Protocol, presentable};
+pub use inbound::{H2Inbound, Inbound};
 pub use pool::Pools;
+pub use response::ResponseBody;
 pub use tls::prepare;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

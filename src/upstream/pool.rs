@@ -12,6 +12,8 @@ use hyper_util::rt::TokioIo;
 
 use super::directory::Endpoint;
 use super::exchange::{Connection, RequestBody};
+use super::h2::Lines;
+use super::tls::Alpn;
 use super::{Config, Error, connect};
 use crate::net::Stream;
 
@@ -22,6 +24,8 @@ pub struct Pools(Rc<Inner>);
 struct Inner {
     config: Config,
     idle: RefCell<HashMap<u64, Vec<Idle>, BuildHasherDefault<IdHasher>>>,
+    /// Connections that speak HTTP/2.
+    lines: Lines,
 }
 
 struct Idle {
@@ -31,7 +35,11 @@ struct Idle {
 
 impl Pools {
     pub fn new(config: Config) -> Self {
-        Self(Rc::new(Inner { config, idle: RefCell::default() }))
+        Self(Rc::new(Inner { config, idle: RefCell::default(), lines: Lines::default() }))
+    }
+
+    pub(super) fn lines(&self) -> &Lines {
+        &self.0.lines
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -52,7 +60,12 @@ impl Pools {
 
     /// A connection for nobody else, with TLS if the endpoint asks for it. `preamble` is sent before anything else.
     pub async fn connect(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
-        connect::connect(endpoint, endpoint.tls.as_ref(), &self.0.config, preamble).await
+        self.connect_for(endpoint, Alpn::Silent, preamble).await
+    }
+
+    /// As [`Self::connect`]. With TLS, what is spoken is agreed on.
+    pub(super) async fn connect_for(&self, endpoint: &Endpoint, alpn: Alpn, preamble: &[u8]) -> Result<Stream, Error> {
+        connect::connect(endpoint, endpoint.tls.as_ref().map(|tls| (tls, alpn)), &self.0.config, preamble).await
     }
 
     /// As [`Self::connect`], without TLS whatever the endpoint asks for.
@@ -62,6 +75,11 @@ impl Pools {
 
     pub(super) async fn fresh(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Connection, Error> {
         let stream = self.connect(endpoint, preamble).await?;
+        self.http1(stream, endpoint, preamble.is_empty()).await
+    }
+
+    /// Makes a connection that speaks HTTP/1.1 of a stream. `shared`: not made for one client.
+    pub(super) async fn http1(&self, stream: Stream, endpoint: &Endpoint, shared: bool) -> Result<Connection, Error> {
         let (sender, driver) = http1::Builder::new()
             .preserve_header_case(true)
             .title_case_headers(true)
@@ -70,7 +88,7 @@ impl Pools {
             .handshake::<_, RequestBody>(TokioIo::new(stream))
             .await
             .map_err(|error| Error::Closed(error.into()))?;
-        Ok(Connection { sender, driver, endpoint: endpoint.id, reused: false, shared: preamble.is_empty() })
+        Ok(Connection { sender, driver, endpoint: endpoint.id, reused: false, shared })
     }
 
     pub(super) fn put_back(&self, mut connection: Connection) {
@@ -104,6 +122,7 @@ impl Pools {
                 idle.retain_mut(|idle| !self.expired(idle.since) && idle.connection.is_open(&mut cx));
                 !idle.is_empty()
             });
+            self.0.lines.sweep(idle);
         }
     }
 
@@ -128,7 +147,7 @@ const LONGEST_SWEEP: Duration = Duration::from_secs(1);
 
 /// Endpoint ids are small consecutive numbers: spreading them is all that a hash needs to do.
 #[derive(Default)]
-struct IdHasher(u64);
+pub(super) struct IdHasher(u64);
 
 impl Hasher for IdHasher {
     fn finish(&self) -> u64 {

@@ -9,9 +9,38 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use super::directory::TargetTls;
 
-/// The configuration for a target. No ALPN: these connections speak HTTP/1.1.
-pub(super) fn client_config(tls: &TargetTls) -> Arc<ClientConfig> {
-    if tls.skip_verify { UNVERIFIED.clone() } else { VERIFIED.clone() }
+/// What a target is asked to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alpn {
+    /// Not asked: HTTP/1.1, or whatever bytes are passed on.
+    Silent,
+    /// HTTP/2, or HTTP/1.1.
+    Either,
+    /// HTTP/2 only.
+    H2,
+}
+
+/// The configuration for a target.
+pub(super) fn client_config(tls: &TargetTls, alpn: Alpn) -> Arc<ClientConfig> {
+    let [silent, either, h2] = if tls.skip_verify { &*UNVERIFIED } else { &*VERIFIED };
+    match alpn {
+        Alpn::Silent => silent,
+        Alpn::Either => either,
+        Alpn::H2 => h2,
+    }
+    .clone()
+}
+
+/// For each [`Alpn`]. They share sessions.
+type Configs = [Arc<ClientConfig>; 3];
+
+fn configs(config: ClientConfig) -> Configs {
+    let with = |protocols: &[&[u8]]| {
+        let mut config = config.clone();
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Arc::new(config)
+    };
+    [with(&[]), with(&[b"h2", b"http/1.1"]), with(&[b"h2"])]
 }
 
 /// Reads the system's roots, which takes a while. Before the first worker runs; else it is done by the first TLS target.
@@ -21,7 +50,7 @@ pub fn prepare() {
 }
 
 /// The system's roots, read when the first TLS target is connected to.
-static VERIFIED: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
+static VERIFIED: LazyLock<Configs> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     let loaded = rustls_native_certs::load_native_certs();
     for error in &loaded.errors {
@@ -33,12 +62,12 @@ static VERIFIED: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
             "the system has no root certificates: targets with TLS are refused unless they have tlsskipverify=true"
         );
     }
-    Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+    configs(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 });
 
-static UNVERIFIED: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
+static UNVERIFIED: LazyLock<Configs> = LazyLock::new(|| {
     let provider = CryptoProvider::get_default().expect("the provider is installed first thing in main").clone();
-    Arc::new(
+    configs(
         ClientConfig::builder()
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))

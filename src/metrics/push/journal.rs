@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use crate::metrics::targets::Labels;
 
-/// A request that has ended. `code` 0: without a status.
+/// A request that has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
-    pub(crate) labels: Arc<Labels>,
+    /// Of the target; `None`: a gRPC call, whatever became of it.
+    pub(crate) labels: Option<Arc<Labels>>,
+    /// 0: without a status. Of a call: the number of its status in gRPC.
     pub(crate) code: u16,
     pub(crate) took: Duration,
 }

@@ -22,6 +22,7 @@ pub(super) use journal::{Journal, Observation, Reader};
 pub(super) use naming::Naming;
 
 use super::targets::Labels;
+use super::traffic::grpc_code;
 use super::{Inner, names};
 
 /// Where exporters that push send to. Empty: nowhere.
@@ -99,7 +100,13 @@ impl Series {
 
 /// A single request's time, in all the series in which it counts.
 fn observed(observation: &Observation) -> impl Iterator<Item = Series> {
-    let Observation { labels, code, .. } = observation;
+    let code = &observation.code;
+    let Some(labels) = &observation.labels else {
+        let label = || vec![("code", grpc_code(*code).into())];
+        let statuses = [names::GREP_STATUS, names::GRPC_STATUS].map(|name| Series { name, labels: label() });
+        let [odd, status] = statuses.map(Some);
+        return [Some(Series::plain(names::GRPC_REQUESTS)), odd, status].into_iter().flatten();
+    };
     let service = ("service", labels.service.clone());
     let status = (*code != 0)
         .then(|| Series { name: names::HTTP_STATUS, labels: vec![("code", code.to_string().into()), service.clone()] });
@@ -127,6 +134,8 @@ impl Readings {
             }
         };
         put(names::NOT_FOUND, inner.http.not_found.get());
+        put(names::GRPC_CONN, inner.grpc.conn.get());
+        put(names::GRPC_NO_ROUTE, inner.grpc.no_route.get());
         for (series, [conn, fail, no_route]) in [
             (&inner.tcp, [names::TCP_CONN, names::TCP_CONN_FAIL, names::TCP_NO_ROUTE]),
             (&inner.tcp_sni, [names::TCP_SNI_CONN, names::TCP_SNI_CONN_FAIL, names::TCP_SNI_NO_ROUTE]),

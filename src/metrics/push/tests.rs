@@ -35,7 +35,7 @@ fn naming() -> Naming {
 fn observation(code: u16, took: Duration) -> Observation {
     let labels =
         Labels { service: "svc-a".into(), host: "www.example.com".into(), path: "/foo".into(), target: TARGET.into() };
-    Observation { labels: labels.into(), code, took }
+    Observation { labels: Some(labels.into()), code, took }
 }
 
 /// One request to a target, one without a route, one redirect, some bytes, one WebSocket.

@@ -9,6 +9,7 @@ use http::header::{
 use http::{Method, Response, StatusCode};
 
 use super::body::Body;
+use super::grpc;
 use crate::access_log::Outcome;
 use crate::auth;
 use crate::route::{Cors, ErrorPages};
@@ -24,6 +25,8 @@ pub(crate) enum Refusal {
     /// A request target that is neither a path nor a URL with one.
     BadTarget,
     TargetTooLong,
+    /// More header lines than are taken.
+    HeadTooLarge,
     /// A host that another certificate than that of this connection is for (RFC 9110, section 15.5.20).
     Misdirected,
     /// CONNECT: we are no forward proxy.
@@ -49,6 +52,9 @@ impl Refusal {
             Refusal::BadHost => (StatusCode::BAD_REQUEST, "malformed Host header\n"),
             Refusal::BadTarget => (StatusCode::BAD_REQUEST, "malformed request target\n"),
             Refusal::TargetTooLong => (StatusCode::URI_TOO_LONG, "request target too long\n"),
+            Refusal::HeadTooLarge => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too many header lines, or too large ones\n")
+            }
             Refusal::Misdirected => (StatusCode::MISDIRECTED_REQUEST, "this connection is for another host\n"),
             Refusal::Connect => (StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not served here\n"),
             Refusal::Expectation => (StatusCode::EXPECTATION_FAILED, ""),
@@ -208,6 +214,37 @@ pub(crate) fn redirect(code: u16, location: &str, method: &Method) -> Response<B
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     mark(response, Outcome::Redirect)
+}
+
+/// What a gRPC call gets instead of one of our own answers: a status of its own, and what went wrong in a few words.
+/// `None`: the answer as it is, which no call has asked for.
+pub(crate) fn grpc_status(response: &Response<Body>) -> Option<(grpc::Status, &'static str)> {
+    use grpc::Status;
+    Some(match (outcome(response), response.status().as_u16()) {
+        (Outcome::NoRoute, _) => (Status::NOT_FOUND, "no route found"),
+        (Outcome::Denied, _) => (Status::PERMISSION_DENIED, "access denied"),
+        (Outcome::NoTarget, _) => (Status::UNAVAILABLE, "no target"),
+        (Outcome::Unauthorized, _) | (_, 401) => (Status::UNAUTHENTICATED, "authorization failed"),
+        (Outcome::Redirect, _) | (_, 200..=299 | 421) => return None,
+        (_, 403) => (Status::PERMISSION_DENIED, "access denied"),
+        (_, 502 | 504) => (Status::UNAVAILABLE, "target unavailable"),
+        (_, 503) => (Status::UNAVAILABLE, "unavailable"),
+        (_, 413) => (Status::RESOURCE_EXHAUSTED, "request too large"),
+        (_, 431) => (Status::RESOURCE_EXHAUSTED, "request head too large"),
+        (_, 500) => (Status::INTERNAL, "internal error"),
+        // What is no proper request.
+        (_, 400..=499) => (Status::INTERNAL, "malformed request"),
+        // A scheme that sends browsers to a login page.
+        (_, 300..=399) => (Status::UNAUTHENTICATED, "authorization failed"),
+        _ => (Status::UNKNOWN, "unexpected answer"),
+    })
+}
+
+/// What is no call on a listener for calls.
+pub(crate) fn no_call(status: StatusCode, code: grpc::Status, message: &'static str) -> Response<Body> {
+    let mut response = grpc::trailers_only(code, message);
+    *response.status_mut() = status;
+    response
 }
 
 /// What the access log says about one of our own answers.

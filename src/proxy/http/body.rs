@@ -9,6 +9,7 @@ use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use super::compress::Coding;
+use super::grpc;
 use super::packed::Packed;
 use super::record::Record;
 use crate::upstream::ResponseBody;
@@ -30,6 +31,7 @@ enum Kind {
     Own(Bytes),
     Target(Box<ResponseBody>),
     Packed(Box<Packed<ResponseBody>>),
+    Call(Box<grpc::Watched>),
 }
 
 impl Body {
@@ -49,6 +51,20 @@ impl Body {
     pub(crate) fn packed(body: ResponseBody, coding: Coding) -> std::io::Result<Self> {
         let kind = Kind::Packed(Box::new(Packed::new(body, coding)?));
         Ok(Self { kind, record: None, deadline: None, done: None })
+    }
+
+    /// Of our own making, or there is nothing in it.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.kind, Kind::Own(_))
+    }
+
+    /// The response to a gRPC call, watched on its way. Not for answers of our own.
+    pub(crate) fn of_call(mut self, call: grpc::Call) -> Self {
+        self.kind = match self.kind {
+            Kind::Target(body) => Kind::Call(Box::new(grpc::Watched::new(*body, call))),
+            other => other,
+        };
+        self
     }
 
     pub(crate) fn with_record(mut self, record: Record) -> Self {
@@ -102,6 +118,7 @@ impl http_body::Body for Body {
             Kind::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Kind::Target(body) => Pin::new(&mut **body).poll_frame(cx).map_err(Error::from),
             Kind::Packed(body) => body.poll(cx),
+            Kind::Call(body) => body.poll(cx),
         };
         if polled.is_pending() {
             if let Some(deadline) = &mut this.deadline
@@ -130,6 +147,7 @@ impl http_body::Body for Body {
             Kind::Own(bytes) => bytes.is_empty(),
             Kind::Target(body) => http_body::Body::is_end_stream(&**body),
             Kind::Packed(body) => body.is_over(),
+            Kind::Call(body) => body.is_over(),
         }
     }
 
@@ -137,7 +155,7 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Target(body) => http_body::Body::size_hint(&**body),
-            Kind::Packed(_) => SizeHint::default(),
+            Kind::Packed(_) | Kind::Call(_) => SizeHint::default(),
         }
     }
 }

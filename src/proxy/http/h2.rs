@@ -1,156 +1,103 @@
 //! One client connection that speaks HTTP/2: streams, each with a request of its own.
 //!
-//! What a request means is not known here. A request is brought into the form in which HTTP/1.1 has it (Host instead of
-//! `:authority`, a path as its target), and a response loses what belongs to HTTP/1.1 connections only.
+//! What a request means is not known here. A request is brought into the form in which HTTP/1.1 has it (see `head`), and a
+//! response loses what belongs to HTTP/1.1 connections only.
+
+mod flood;
+mod head;
+mod preface;
+mod stream;
+mod websocket;
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE,
-};
-use http::uri::Parts as UriParts;
-use http::{Method, Request, Response, Uri, Version};
-use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use bytes::Bytes;
+use h2::{Ping, PingPong, Reason};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
-use super::body::Body;
 use super::serve::Listener;
 use super::{Client, Worker};
 use crate::life::{Phase, Watch};
 use crate::net::{Clock, Peer, Stream};
-use crate::upstream::Inbound;
 
-type Error = Box<dyn std::error::Error + Send + Sync>;
+pub(super) use preface::{refuse, speaks_h2};
 
 /// Serves a connection until it ends. From [`Phase::Closing`] on the client is told to go away (RFC 9113, section 6.8),
 /// and the streams that it has begun are finished.
 pub(super) async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc<Worker>, mut life: Watch) {
-    let mut builder = http2::Builder::new(Local);
+    let remote = peer.remote;
+    let flood = Rc::new(flood::Budget::default());
+    let mut builder = h2::server::Builder::new();
     builder
-        .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
         .max_pending_accept_reset_streams(PENDING_RESETS)
-        .max_local_error_reset_streams(ERROR_RESETS)
+        .max_local_error_reset_streams(Some(ERROR_RESETS))
         .max_header_list_size(u32::try_from(worker.config.max_header_size).unwrap_or(u32::MAX))
-        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_send_buf_size(SEND_BUFFER)
-        .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_TIMEOUT);
-    let remote = peer.remote;
+        .max_send_buffer_size(SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAMES)
+        .enable_connect_protocol();
     let idle = listener.idle_timeout;
+    let begin = if idle.is_zero() { BEGIN } else { idle.min(BEGIN) };
+    let handshake = builder.handshake::<_, Bytes>(flood::Counted::new(stream, flood.clone()));
+    let mut connection = match tokio::time::timeout(begin, handshake).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => return tracing::debug!("{remote}: {error}"),
+        Err(_) => return tracing::debug!("{remote}: HTTP/2 did not begin in time"),
+    };
+    let mut pings = Pings::new(connection.ping_pong());
     let streams = Rc::new(Streams::default());
-    let service = {
-        let streams = streams.clone();
-        service_fn(move |request| {
-            let open = streams.clone().open();
-            // Nothing of the clock of a connection makes sense for one of its streams.
-            let client = Client {
-                worker: worker.clone(),
-                listener: listener.clone(),
-                peer: peer.clone(),
-                clock: Rc::new(Clock::default()),
-                tunnel: RefCell::new(None),
-            };
-            answer(client, request, open)
-        })
-    };
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = life.reached(Phase::Closing) => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = connection.as_mut() => ended,
-                // Somebody who has not even said what is spoken here is not waited for.
-                () = streams.idle(LAST_WORDS) => Ok(()),
+    let mut idling = pin!(streams.idle(idle));
+    let mut leaving = false;
+    loop {
+        let leave = tokio::select! {
+            biased;
+            () = flood.exceeded() => {
+                tracing::debug!("{remote}: a flood of HTTP/2 frames");
+                connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                let _ = tokio::time::timeout(LAST_WORDS, poll_fn(|cx| connection.poll_closed(cx))).await;
+                return;
             }
-        }
-        () = streams.idle(idle) => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = streams.idle(LAST_WORDS) => Ok(()),
+            accepted = connection.accept() => match accepted {
+                None => return,
+                Some(Err(error)) => return tracing::debug!("{remote}: {error}"),
+                Some(Ok((request, respond))) => {
+                    // Nothing of the clock of a connection makes sense for one of its streams.
+                    let client = Client {
+                        worker: worker.clone(),
+                        listener: listener.clone(),
+                        peer: peer.clone(),
+                        clock: Rc::new(Clock::default()),
+                        tunnel: RefCell::new(None),
+                    };
+                    let (open, life) = (streams.clone().open(), life.clone());
+                    tokio::task::spawn_local(async move {
+                        stream::serve(client, request, respond, life).await;
+                        drop(open);
+                    });
+                    false
+                }
+            },
+            () = life.reached(Phase::Closing), if !leaving => true,
+            () = &mut idling => {
+                if leaving {
+                    return;
+                }
+                true
             }
+            () = pings.unanswered() => return tracing::debug!("{remote}: does not answer pings"),
+        };
+        if leave {
+            leaving = true;
+            connection.graceful_shutdown();
+            // Somebody who has not even said what is spoken here is not waited for.
+            idling.set(streams.idle(LAST_WORDS));
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!("{remote}: {error}");
-    }
-}
-
-async fn answer(client: Client, mut request: Request<Incoming>, open: Open) -> Result<Response<Body>, Error> {
-    let wt = client.listener.write_timeout;
-    let deadline = (!wt.is_zero()).then(|| Instant::now() + wt);
-    let head_only = *request.method() == Method::HEAD;
-    to_http1(&mut request);
-    let response = match deadline {
-        None => client.handle(request.map(Inbound::Http2)).await,
-        Some(deadline) => tokio::time::timeout_at(deadline, client.handle(request.map(Inbound::Http2)))
-            .await
-            .map_err(|_| "the response took longer than the listener's wt")?,
-    };
-    let (mut head, mut body) = response.into_parts();
-    remove_connection_headers(&mut head.headers);
-    head.version = Version::HTTP_2;
-    if head_only && !http_body::Body::is_end_stream(&body) {
-        if let Some(length) = http_body::Body::size_hint(&body).exact() {
-            head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
-        }
-        body = body.without_content();
-    }
-    Ok(Response::from_parts(head, body.with_deadline(deadline).on_done(move || drop(open))))
-}
-
-/// `:authority` becomes Host, and the target a path. A Host that says something else makes two of them, which is refused
-/// as it is on HTTP/1.1 (RFC 9113, section 8.3.1). Crumbs of cookies are put together (section 8.2.3).
-fn to_http1<B>(request: &mut Request<B>) {
-    join_cookies(request.headers_mut());
-    if *request.method() == Method::CONNECT {
-        return;
-    }
-    let authority = request.uri().authority().map(|authority| HeaderValue::from_str(authority.as_str()));
-    if let Some(Ok(authority)) = authority {
-        let same = |host: &HeaderValue| host.as_bytes().eq_ignore_ascii_case(authority.as_bytes()) || host.is_empty();
-        if request.headers().get_all(HOST).iter().all(same) {
-            request.headers_mut().insert(HOST, authority);
-        } else {
-            request.headers_mut().append(HOST, authority);
-        }
-    }
-    if let Some(path_and_query) = request.uri().path_and_query().cloned() {
-        let mut parts = UriParts::default();
-        parts.path_and_query = Some(path_and_query);
-        if let Ok(uri) = Uri::from_parts(parts) {
-            *request.uri_mut() = uri;
-        }
-    }
-}
-
-fn join_cookies(headers: &mut HeaderMap) {
-    let mut crumbs = headers.get_all(COOKIE).iter();
-    if crumbs.next().is_none() || crumbs.next().is_none() {
-        return;
-    }
-    let crumbs: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
-    if let Ok(cookie) = HeaderValue::from_maybe_shared(bytes::Bytes::from(crumbs.join(&b"; "[..]))) {
-        headers.insert(COOKIE, cookie);
-    }
-}
-
-/// RFC 9113, section 8.2.2.
-fn remove_connection_headers(headers: &mut HeaderMap) {
-    for name in [&CONNECTION, &TRANSFER_ENCODING, &UPGRADE, &KEEP_ALIVE, &PROXY_CONNECTION] {
-        headers.remove(name);
     }
 }
 
@@ -193,13 +140,41 @@ impl Drop for Open {
     }
 }
 
-/// Streams are tasks of the worker's own thread.
-#[derive(Clone, Copy)]
-struct Local;
+/// Asks now and then whether the client is still there.
+struct Pings {
+    pings: Option<PingPong>,
+    asked: bool,
+    next: tokio::time::Instant,
+}
 
-impl<F: Future<Output: 'static> + 'static> hyper::rt::Executor<F> for Local {
-    fn execute(&self, future: F) {
-        tokio::task::spawn_local(future);
+impl Pings {
+    fn new(pings: Option<PingPong>) -> Self {
+        Self { pings, asked: false, next: tokio::time::Instant::now() + PING_EVERY }
+    }
+
+    /// Can be dropped and called again at any time.
+    async fn unanswered(&mut self) {
+        let Some(pings) = &mut self.pings else { return std::future::pending().await };
+        loop {
+            tokio::select! {
+                biased;
+                pong = poll_fn(|cx| pings.poll_pong(cx)), if self.asked => {
+                    self.asked = false;
+                    self.next = tokio::time::Instant::now() + PING_EVERY;
+                    if pong.is_err() {
+                        // The connection says why.
+                        return std::future::pending().await;
+                    }
+                }
+                () = tokio::time::sleep_until(self.next) => {
+                    if self.asked {
+                        return;
+                    }
+                    self.asked = pings.send_ping(Ping::opaque()).is_ok();
+                    self.next = tokio::time::Instant::now() + if self.asked { PING_TIMEOUT } else { PING_EVERY };
+                }
+            }
+        }
     }
 }
 
@@ -213,48 +188,12 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Of a stream whose client does not read.
 const SEND_BUFFER: usize = 64 * 1024;
+/// What small messages that wait for a slow target may cost beside their bytes, 256 each. The default would end connections
+/// of gRPC clients that stream messages of a few bytes.
+const SMALL_FRAMES: usize = 8 * 1024 * 1024;
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Until the client has said that it speaks HTTP/2.
+const BEGIN: Duration = Duration::from_secs(120);
 /// From GOAWAY to the end of a connection without streams.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn authority_becomes_host() {
-        for (authority, hosts, result) in [
-            ("a.com", &[][..], &["a.com"][..]),
-            ("a.com:8443", &["a.com:8443"], &["a.com:8443"]),
-            ("a.com", &["A.com"], &["a.com"]),
-            ("a.com", &["b.com"], &["b.com", "a.com"]),
-            ("a.com", &["a.com", "b.com"], &["a.com", "b.com", "a.com"]),
-        ] {
-            let mut request = Request::get(format!("https://{authority}/x?q=1"));
-            for host in hosts {
-                request = request.header(HOST, *host);
-            }
-            let mut request = request.body(()).expect("valid");
-            to_http1(&mut request);
-            let got: Vec<_> = request.headers().get_all(HOST).iter().collect();
-            assert_eq!(got, result, "{authority} {hosts:?}");
-            assert_eq!(request.uri(), "/x?q=1");
-        }
-    }
-
-    #[test]
-    fn crumbs_become_one_cookie() {
-        for (crumbs, cookie) in [(&["a=1", "b=2", "c=3"][..], &["a=1; b=2; c=3"][..]), (&["a=1"], &["a=1"]), (&[], &[])]
-        {
-            let mut headers = HeaderMap::new();
-            for crumb in crumbs {
-                headers.append(COOKIE, HeaderValue::from_static(crumb));
-            }
-            join_cookies(&mut headers);
-            assert_eq!(headers.get_all(COOKIE).iter().collect::<Vec<_>>(), cookie);
-        }
-    }
-}

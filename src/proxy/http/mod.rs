@@ -6,8 +6,10 @@
 mod access;
 mod answer;
 mod body;
+mod choice;
 mod compress;
 mod facts;
+mod grpc;
 mod h2;
 mod headers;
 mod packed;
@@ -26,6 +28,7 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 
 use self::answer::Refusal;
 use self::body::Body;
+use self::choice::Choice;
 use self::compress::Wish;
 pub use self::compress::{Coding, Compression};
 use self::facts::Facts;
@@ -38,8 +41,10 @@ use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer, Supplies};
 use crate::proxy::{Config, preamble};
-use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{self, Effort, Exchange, Inbound, Pools, RequestBody, RouteState, TargetState, Upgraded};
+use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Snapshot, Strategy, Target, Turn, path};
+use crate::upstream::{
+    self, Effort, Exchange, Inbound, Pools, Protocol, RequestBody, RouteState, TargetState, Upgraded,
+};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -141,9 +146,14 @@ impl Client {
         let deadline = (!wt.is_zero()).then(|| Instant::now() + wt);
         let logger = self.worker.logger.as_ref();
         let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
-        let response = self.respond(request, deadline, &mut facts).await;
+        let response = if self.listener.grpc || grpc::is_call(&request) {
+            Box::pin(grpc::handle(self, request, deadline, &mut facts)).await
+        } else {
+            self.respond(request, deadline, &mut facts).await
+        };
         let Some(facts) = facts.filter(|facts| facts.all()) else { return response };
-        let record = Record::own(response.status().as_u16(), answer::outcome(&response), self.worker.shard, facts);
+        let mut record = Record::own(response.status().as_u16(), answer::outcome(&response), self.worker.shard, facts);
+        record.fields(response.headers());
         response.map(|body| body.with_record(record))
     }
 
@@ -166,6 +176,7 @@ impl Client {
         {
             return answer::challenge(&text);
         }
+        let host = if self.listener.grpc { grpc::host(request.headers(), host) } else { host };
         if let (Some(misdirected), Some(tls)) = (&self.listener.misdirected, &self.peer.tls)
             && misdirected(tls.server_name.as_deref(), &host)
         {
@@ -184,7 +195,8 @@ impl Client {
         {
             return self.to_tls(&request, &host, port);
         }
-        let mut plan = self.plan(&request, &host);
+        let kind = choice::Kind::of(&request);
+        let mut plan = self.plan(&request, &host, kind);
         if let Plan::Guarded { schemes, pages, plan: guarded } = plan {
             let asked = auth::Request {
                 method: request.method(),
@@ -222,23 +234,34 @@ impl Client {
     }
 
     /// Everything that looks at the table. Ends before anything is waited for.
-    fn plan(&self, request: &Request<Inbound>, host: &str) -> Plan {
+    fn plan(&self, request: &Request<Inbound>, host: &str, kind: choice::Kind) -> Plan {
         let worker = &*self.worker;
         let snapshot = worker.live.load();
         let cleaned = path::clean(request.uri().path());
         let tls = self.peer.tls.is_some();
         // `h:` is `h` (RFC 3986, section 3.2.3).
         let host = host.strip_suffix(':').unwrap_or(host);
-        if let Some(plan) = self.try_host(&snapshot, request, host, &cleaned, tls) {
-            return plan;
+        let bare = without_port(host).filter(|_| worker.config.strip_port || kind == choice::Kind::Call);
+        let named = |host: &str| {
+            let mut routes = snapshot.table.http(host, tls, &cleaned.decoded);
+            let first = routes.find(|route| route.fits(request, &cleaned.decoded));
+            first.is_some_and(|route| !route.host.is_empty())
+        };
+        // gRPC clients write the port wherever they get it from, so a route of the bare host is better than one of none.
+        let hosts = match bare {
+            Some(bare) if kind == choice::Kind::Call && !named(host) && named(bare) => [Some(bare), Some(host)],
+            bare => [Some(host), bare],
+        };
+        for host in hosts.into_iter().flatten() {
+            if let Some(plan) = self.try_host(&snapshot, request, host, &cleaned, kind) {
+                return plan;
+            }
         }
-        if worker.config.strip_port
-            && let Some(bare) = without_port(host)
-            && let Some(plan) = self.try_host(&snapshot, request, bare, &cleaned, tls)
-        {
-            return plan;
+        if kind == choice::Kind::Call {
+            worker.metrics.grpc().no_route.add(worker.shard, 1);
+        } else {
+            worker.metrics.http().not_found(worker.shard);
         }
-        worker.metrics.http().not_found(worker.shard);
         tracing::warn!("No route for {}{}", host, request.uri().path_and_query().map_or("/", PathAndQuery::as_str));
         let answer = answer::no_route(worker.config.no_route_status, &snapshot.page);
         if !snapshot.page.is_empty() || snapshot.error_pages.is_empty() {
@@ -254,59 +277,87 @@ impl Client {
         request: &Request<Inbound>,
         host: &str,
         cleaned: &path::Cleaned<'_>,
-        tls: bool,
+        kind: choice::Kind,
     ) -> Option<Plan> {
-        let query = request.uri().query();
-        for route in snapshot.table.http(host, tls, &cleaned.decoded) {
+        // Of routes whose targets speak something else, the first one counts if there is no other.
+        let mut other: Option<(&Route, Option<&Target>)> = None;
+        for route in snapshot.table.http(host, self.peer.tls.is_some(), &cleaned.decoded) {
             if !route.fits(request, &cleaned.decoded) {
                 continue;
             }
-            let refuse = |refusal: Refusal, set: &str| {
-                let pages = &snapshot.error_pages;
-                Some(Plan::Answer(answer::with_page(refusal.answer(), pages, set, request.headers())))
-            };
-            let Some(target) = self.pick(route) else {
-                let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
-                return refuse(Refusal::NoTarget, set);
-            };
-            let options = &*target.options;
-            let location = match &options.redirect {
-                None => None,
-                Some(redirect) => {
-                    let location = redirect.location(target, host, cleaned, query);
-                    if Redirect::loops(&location, self.used_scheme(request.headers()), host, &cleaned.raw) {
-                        continue;
+            let plan = match kind.choose(route, self.pick(route), self.listener.grpc) {
+                Choice::Fits(target) => self.plan_target(snapshot, request, host, cleaned, route, target),
+                Choice::Other(target) => {
+                    if other.is_none_or(|(_, other)| other.is_none() && target.is_some()) {
+                        other = Some((route, target));
                     }
-                    Some((redirect.code, location))
+                    continue;
+                }
+                Choice::Nobody => {
+                    let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
+                    Some(refuse(snapshot, request, Refusal::NoTarget, set))
                 }
             };
-            let trusted = self.worker.config.trusted.as_deref();
-            if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
-                return refuse(Refusal::AccessDenied, route.page_set(target));
+            if plan.is_some() {
+                return plan;
             }
-            if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
-                && answer::is_preflight(request)
-            {
-                // Browsers ask without credentials, so this comes before auth.
-                return Some(Plan::Answer(answer::preflight(cors, request.headers())));
-            }
-            let plan = match location {
-                Some((code, location)) => Plan::Redirect { code, location },
-                None => match self.plan_forward(request, target, cleaned) {
-                    Ok(forward) => Plan::Forward(forward),
-                    Err(refusal) => return refuse(refusal, route.page_set(target)),
-                },
-            };
-            return Some(match &options.auth {
-                None => plan,
-                Some(schemes) => Plan::Guarded {
-                    schemes: schemes.clone(),
-                    pages: target.options.error_pages.clone().unwrap_or_else(|| route.host.clone()),
-                    plan: Box::new(plan),
-                },
-            });
         }
-        None
+        match other? {
+            (route, Some(target)) => self.plan_target(snapshot, request, host, cleaned, route, target),
+            (route, None) => {
+                let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
+                Some(refuse(snapshot, request, Refusal::Scheme, set))
+            }
+        }
+    }
+
+    /// `None`: a redirect to where the request came from.
+    fn plan_target(
+        &self,
+        snapshot: &Snapshot,
+        request: &Request<Inbound>,
+        host: &str,
+        cleaned: &path::Cleaned<'_>,
+        route: &Route,
+        target: &Target,
+    ) -> Option<Plan> {
+        let refuse = |refusal| Some(refuse(snapshot, request, refusal, route.page_set(target)));
+        let options = &*target.options;
+        let location = match &options.redirect {
+            None => None,
+            Some(redirect) => {
+                let location = redirect.location(target, host, cleaned, request.uri().query());
+                if Redirect::loops(&location, self.used_scheme(request.headers()), host, &cleaned.raw) {
+                    return None;
+                }
+                Some((redirect.code, location))
+            }
+        };
+        let trusted = self.worker.config.trusted.as_deref();
+        if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
+            return refuse(Refusal::AccessDenied);
+        }
+        if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
+            && answer::is_preflight(request)
+        {
+            // Browsers ask without credentials, so this comes before auth.
+            return Some(Plan::Answer(answer::preflight(cors, request.headers())));
+        }
+        let plan = match location {
+            Some((code, location)) => Plan::Redirect { code, location },
+            None => match self.plan_forward(request, target, cleaned) {
+                Ok(forward) => Plan::Forward(forward),
+                Err(refusal) => return refuse(refusal),
+            },
+        };
+        Some(match &options.auth {
+            None => plan,
+            Some(schemes) => Plan::Guarded {
+                schemes: schemes.clone(),
+                pages: target.options.error_pages.clone().unwrap_or_else(|| route.host.clone()),
+                plan: Box::new(plan),
+            },
+        })
     }
 
     fn pick<'t>(&self, route: &'t Route) -> Option<&'t Target> {
@@ -360,11 +411,7 @@ impl Client {
         if limit > 0 && content_length(request.headers()).is_some_and(|length| length > limit) {
             return Err(Refusal::BodyTooLarge);
         }
-        let speaks_http = matches!(
-            (target.destination.scheme, is_websocket(request.headers())),
-            (Scheme::Http | Scheme::Https, _) | (Scheme::Ws | Scheme::Wss, true)
-        );
-        let (true, Some(state)) = (speaks_http, target.state.share::<TargetState>()) else {
+        let Some(state) = target.state.share::<TargetState>() else {
             return Err(Refusal::Scheme);
         };
         let path = cleaned.forward(&target.options);
@@ -420,6 +467,11 @@ impl Client {
         match &target.options.host {
             // HTTP/1.0 need not name a host, HTTP/1.1 must.
             None if host.is_empty() => set_host(&mut head.headers, &target.destination.authority),
+            // As fabio.
+            None if target.destination.is_grpc() => {
+                let name = target.options.grpc_server_name.as_deref();
+                set_host(&mut head.headers, name.unwrap_or(&target.destination.authority));
+            }
             None => {}
             Some(HostOption::Destination) => set_host(&mut head.headers, &target.destination.authority),
             Some(HostOption::Name(name)) => set_host(&mut head.headers, name),
@@ -443,10 +495,19 @@ impl Client {
         let clock = self.clock.clone();
         let body = RequestBody::new(body, self.max_body(&target.options), move || clock.unlimited());
         let mut record = Record::new(target.clone(), worker.shard, deadline, log);
+        if self.listener.grpc {
+            record.call();
+        }
         let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
         let effort = Effort::default();
-        let exchange =
-            Exchange { pools: &worker.pools, endpoint: &target.endpoint, preamble: &preamble, effort: &effort };
+        let protocol = if upgrade.is_some() { Protocol::Http1 } else { choice::protocol(&target, self.listener.grpc) };
+        let exchange = Exchange {
+            pools: &worker.pools,
+            endpoint: &target.endpoint,
+            protocol,
+            preamble: &preamble,
+            effort: &effort,
+        };
         let answer = exchange.send(&head, &body).await;
         record.effort(&effort);
         match answer {
@@ -539,6 +600,10 @@ impl Client {
         record.fields(&head.headers);
         Response::from_parts(head, body.with_record(record))
     }
+}
+
+fn refuse(snapshot: &Snapshot, request: &Request<Inbound>, refusal: Refusal, set: &str) -> Plan {
+    Plan::Answer(answer::with_page(refusal.answer(), &snapshot.error_pages, set, request.headers()))
 }
 
 /// As far as it can be read; what cannot is refused elsewhere.

@@ -20,6 +20,7 @@ pub(crate) struct Record {
     /// When the listener's `wt` ends it.
     deadline: Option<Instant>,
     status: u16,
+    /// Its status says nothing.
     upgraded: bool,
     /// `None`: there is no access log, or it is not for this request.
     facts: Option<Box<Facts>>,
@@ -78,6 +79,11 @@ impl Record {
         {
             facts.protocol = "websocket";
         }
+    }
+
+    /// A call on a listener for calls: not among the HTTP statuses.
+    pub(crate) fn call(&mut self) {
+        self.upgraded = true;
     }
 
     /// `idletimeout` of the route.

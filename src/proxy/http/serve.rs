@@ -34,6 +34,10 @@ pub struct Listener {
     pub client_headers: ClientHeaders,
     /// Set where challenges of a CA are answered.
     pub challenge: Option<Challenge>,
+    /// For gRPC: HTTP/2 only, and calls only.
+    pub grpc: bool,
+    /// HTTP/2 by prior knowledge, without TLS.
+    pub h2c: bool,
     /// Set on listeners with TLS.
     pub misdirected: Option<Misdirected>,
 }
@@ -47,11 +51,38 @@ pub type Misdirected = Rc<dyn Fn(Option<&str>, &str) -> bool>;
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves a connection until it ends. From [`Phase::Closing`] on only the request under way is finished.
-pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc<Worker>, mut life: Watch) {
-    if stream.is_h2() {
-        // In a box of its own: connections that speak HTTP/1.1 are to be small.
-        return Box::pin(h2::serve(stream, peer, listener, worker, life)).await;
+pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc<Worker>, life: Watch) {
+    // In boxes of their own: connections that speak HTTP/1.1 are to be small.
+    if stream.is_h2() || listener.grpc || listener.h2c {
+        return Box::pin(serve_h2(stream, peer, listener, worker, life)).await;
     }
+    serve_http1(stream, peer, listener, worker, life).await;
+}
+
+/// Where HTTP/2 is or may be spoken.
+async fn serve_h2(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc<Worker>, life: Watch) {
+    if listener.grpc {
+        worker.metrics.grpc().conn.add(worker.shard, 1);
+    }
+    if peer.tls.is_some() {
+        return h2::serve(stream, peer, listener, worker, life).await;
+    }
+    let limit = if listener.grpc { PREFACE } else { listener.idle_timeout };
+    let mut closing = life.clone();
+    let begun = tokio::select! {
+        begun = h2::speaks_h2(stream, limit) => begun,
+        // Nobody waits for somebody who has said nothing.
+        () = closing.reached(Phase::Closing) => None,
+    };
+    match begun {
+        None => {}
+        Some((stream, true)) => h2::serve(stream, peer, listener, worker, life).await,
+        Some((stream, false)) if listener.grpc => h2::refuse(stream).await,
+        Some((stream, false)) => serve_http1(stream, peer, listener, worker, life).await,
+    }
+}
+
+async fn serve_http1(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc<Worker>, mut life: Watch) {
     let clock = Rc::new(Clock::default());
     clock.idle(listener.idle_timeout, listener.read_timeout);
     let io = TokioIo::new(Timed::new(stream, clock.clone()));
@@ -131,6 +162,8 @@ async fn answer(
     }))
 }
 
+/// Until a gRPC client has begun, as in fabio.
+const PREFACE: Duration = Duration::from_secs(120);
 /// hyper asks for at least this much.
 const MIN_BUFFER: usize = 8192;
 /// The buffer must hold a whole head and some more, or a head at its limit could not be told from a longer one.

@@ -1,0 +1,166 @@
+//! WebSocket over a stream (RFC 8441), to targets that know it over HTTP/1.1 only.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Buf as _, Bytes};
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::header::{CONNECTION, HeaderName, HeaderValue, UPGRADE};
+use http::{Method, Request, Response, StatusCode, Version};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::time::Instant;
+
+use super::super::{Client, Tunnel};
+use super::{head, stream};
+use crate::life::{Phase, Watch};
+use crate::upstream::Inbound;
+
+/// An extended CONNECT for a WebSocket. Any other is refused like CONNECT itself.
+pub(super) fn is_asked_for<B>(request: &Request<B>) -> bool {
+    let protocol = request.extensions().get::<h2::ext::Protocol>();
+    protocol.is_some_and(|protocol| protocol.as_str().eq_ignore_ascii_case("websocket"))
+}
+
+/// Makes the handshake of HTTP/1.1 with the target, then passes bytes on.
+pub(super) async fn serve(client: Client, request: Request<RecvStream>, mut respond: SendResponse<Bytes>, life: Watch) {
+    let (mut head, received) = request.into_parts();
+    // What a client of HTTP/1.1 would have asked.
+    head.method = Method::GET;
+    head.version = Version::HTTP_2;
+    head.extensions.clear();
+    let mut request = Request::from_parts(head, Inbound::Empty);
+    head::to_http1(&mut request);
+    *request.version_mut() = Version::HTTP_11;
+    let headers = request.headers_mut();
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    let key = STANDARD.encode(fastrand::u128(..).to_le_bytes());
+    headers.insert(KEY, HeaderValue::from_str(&key).expect("base64 is ASCII"));
+
+    let response = tokio::select! {
+        biased;
+        _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
+        response = client.handle(request) => response,
+    };
+    let Some(tunnel) = client.tunnel.take() else {
+        return stream::send(&client, response, &mut respond, false).await;
+    };
+    let mut accepted = Response::new(());
+    *accepted.status_mut() = StatusCode::OK;
+    *accepted.headers_mut() = response.into_parts().0.headers;
+    head::remove_connection_headers(accepted.headers_mut());
+    accepted.headers_mut().remove(ACCEPT);
+    match respond.send_response(accepted, false) {
+        Ok(sent) => {
+            relay(
+                &client,
+                Pipe { received, read: Bytes::new(), sent, active: Rc::new(Cell::new(Instant::now())) },
+                tunnel,
+                life,
+            )
+            .await
+        }
+        Err(error) => tracing::debug!("{}: {error}", client.peer.remote),
+    }
+}
+
+async fn relay(client: &Client, mut pipe: Pipe, tunnelled: Tunnel, mut life: Watch) {
+    let Tunnel { mut upgraded, mut record, open: _open } = tunnelled;
+    let idle = record.idle_timeout().unwrap_or(client.worker.config.websocket_idle_timeout);
+    let active = pipe.active.clone();
+    let copying = async {
+        pipe.write_all(&upgraded.read).await?;
+        tokio::io::copy_bidirectional_with_sizes(&mut pipe, &mut upgraded.stream, BUFFER, BUFFER).await
+    };
+    tokio::select! {
+        copied = copying => match copied {
+            Ok((forth, back)) => record.copied(forth, back + upgraded.read.len() as u64),
+            Err(error) => {
+                tracing::debug!("{}: {error}", client.peer.remote);
+                // A connection that broke is a stream that was cancelled (RFC 8441, section 5).
+                pipe.sent.send_reset(Reason::CANCEL);
+            }
+        },
+        () = idling(&active, idle) => {}
+        () = life.reached(Phase::Closing) => {}
+    }
+}
+
+/// Ends when nothing has moved for so long; 0: never.
+async fn idling(active: &Cell<Instant>, limit: Duration) {
+    if limit.is_zero() {
+        return std::future::pending().await;
+    }
+    while active.get().elapsed() < limit {
+        tokio::time::sleep_until(active.get() + limit).await;
+    }
+}
+
+/// A stream as bytes both ways.
+struct Pipe {
+    received: RecvStream,
+    /// Of the last frame, not yet taken.
+    read: Bytes,
+    sent: SendStream<Bytes>,
+    /// When something moved last.
+    active: Rc<Cell<Instant>>,
+}
+
+impl AsyncRead for Pipe {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        while this.read.is_empty() {
+            match ready!(this.received.poll_data(cx)) {
+                None => return Poll::Ready(Ok(())),
+                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
+                Some(Ok(data)) => this.read = data,
+            }
+        }
+        this.active.set(Instant::now());
+        let n = this.read.len().min(buf.remaining());
+        buf.put_slice(&this.read[..n]);
+        this.read.advance(n);
+        let released = this.received.flow_control().release_capacity(n);
+        Poll::Ready(released.map_err(io::Error::other))
+    }
+}
+
+impl AsyncWrite for Pipe {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if buf.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        this.sent.reserve_capacity(buf.len());
+        // A client that has reset its stream gives no more room.
+        let room = match ready!(this.sent.poll_capacity(cx)) {
+            None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Some(room) => room.map_err(io::Error::other)?,
+        };
+        this.active.set(Instant::now());
+        let n = room.min(buf.len());
+        this.sent.send_data(Bytes::copy_from_slice(&buf[..n]), false).map_err(io::Error::other)?;
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.get_mut().sent.send_data(Bytes::new(), true).map_err(io::Error::other))
+    }
+}
+
+/// Each way.
+const BUFFER: usize = 8 * 1024;
+const KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
+const ACCEPT: HeaderName = HeaderName::from_static("sec-websocket-accept");

@@ -1,0 +1,79 @@
+//! What came back from a target, whatever protocol it speaks.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use http_body::{Body, Frame, SizeHint};
+
+use super::Error;
+use super::exchange::{self, Exchange, RequestBody, Upgraded};
+use super::h2::{self, Protocol};
+use super::inbound::BoxError;
+
+/// The body of a target's response. Reading it to its end gives the connection back to the pool.
+pub struct ResponseBody(Kind);
+
+enum Kind {
+    Http1(exchange::ResponseBody),
+    H2(h2::Incoming),
+}
+
+impl Exchange<'_> {
+    /// Sends a request and waits for the response head. The request is sent again, on another connection, only if it
+    /// certainly was not processed, or is safe to repeat.
+    pub async fn send(&self, head: &Parts, body: &RequestBody) -> Result<Response<ResponseBody>, Error> {
+        match self.protocol {
+            Protocol::Http1 => Ok(self.send_http1(head, body).await?.map(ResponseBody::http1)),
+            // In a box of its own: waiting for HTTP/1.1 is to be small.
+            Protocol::H2 | Protocol::Either => Box::pin(h2::send(self, head, body)).await,
+        }
+    }
+}
+
+impl ResponseBody {
+    pub(super) fn http1(body: exchange::ResponseBody) -> Self {
+        Self(Kind::Http1(body))
+    }
+
+    pub(super) fn h2(body: h2::Incoming) -> Self {
+        Self(Kind::H2(body))
+    }
+
+    /// The stream behind a 101 response, with the bytes already read from it.
+    pub async fn upgrade(self) -> Option<Upgraded> {
+        match self.0 {
+            Kind::Http1(body) => body.upgrade().await,
+            // There is no such thing (RFC 9113, section 8.6).
+            Kind::H2(_) => None,
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.get_mut().0 {
+            Kind::Http1(body) => Pin::new(body).poll_frame(cx).map_err(BoxError::from),
+            Kind::H2(body) => body.poll(cx).map_err(BoxError::from),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Http1(body) => body.is_end_stream(),
+            Kind::H2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Http1(body) => body.size_hint(),
+            Kind::H2(body) => body.size_hint(),
+        }
+    }
+}
