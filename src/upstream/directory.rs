@@ -9,8 +9,9 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use super::health::{Ejected, Health, Moment, Verdict, moment};
 use crate::metrics::{Metrics, TargetSeries};
-use crate::route::{Destination, HostOption, Options, Route, Scheme, Target};
+use crate::route::{Destination, Ejection, HostOption, Options, Route, Scheme, Target};
 
 /// What a route remembers: whose turn it is.
 #[derive(Debug, Default)]
@@ -32,9 +33,39 @@ pub struct TargetState {
     pub endpoint: Arc<Endpoint>,
     pub series: Arc<TargetSeries>,
     connections: AtomicUsize,
+    /// When it came to be.
+    since: Moment,
 }
 
 impl TargetState {
+    /// May it get a request that could go elsewhere? Not if it is ejected, or full.
+    pub fn available(&self) -> bool {
+        !self.is_ejected() && !self.is_full()
+    }
+
+    /// Passed over because of its failures.
+    pub fn is_ejected(&self) -> bool {
+        self.endpoint.health.is_ejected()
+    }
+
+    /// It has as many requests as it may have.
+    pub fn is_full(&self) -> bool {
+        false
+    }
+
+    /// The part of its share that it gets by now, 0 to 1: less than all during its slow start.
+    pub fn ramp(&self) -> f64 {
+        let Some(over) = self.options.slow_start else { return 1.0 };
+        let old = (moment() - self.since) as f64 / over.as_secs_f64() / 1000.0;
+        old.clamp(LEAST_RAMP, 1.0)
+    }
+
+    /// Takes note of what became of a try.
+    pub fn note(&self, verdict: Verdict) -> Option<Ejected> {
+        let rules = self.options.ejection.as_deref().unwrap_or_else(|| Ejection::usual());
+        self.endpoint.health.note(verdict, rules, moment)
+    }
+
     /// Counts one connection or session until the guard is dropped.
     pub fn enter(self: Arc<Self>) -> Entered {
         self.connections.fetch_add(1, Ordering::Relaxed);
@@ -73,6 +104,8 @@ pub struct Endpoint {
     pub host: String,
     pub port: u16,
     pub tls: Option<TargetTls>,
+    /// What requests of all workers have found out about it.
+    pub health: Health,
 }
 
 /// How TLS to a target is set up.
@@ -158,6 +191,7 @@ impl Directory {
             series: self.metrics.target(&target.service, &route.host, &route.path, &destination.text),
             destination,
             connections: AtomicUsize::new(0),
+            since: moment(),
         });
         self.targets.insert(identity, Arc::downgrade(&state));
         self.made += 1;
@@ -182,8 +216,13 @@ impl Directory {
         if let Some(endpoint) = self.endpoints.get(&key).and_then(Weak::upgrade) {
             return endpoint;
         }
-        let endpoint =
-            Arc::new(Endpoint { id: self.next_endpoint, host: key.host.clone(), port: key.port, tls: key.tls.clone() });
+        let endpoint = Arc::new(Endpoint {
+            id: self.next_endpoint,
+            host: key.host.clone(),
+            port: key.port,
+            tls: key.tls.clone(),
+            health: Health::default(),
+        });
         self.next_endpoint += 1;
         self.endpoints.insert(key, Arc::downgrade(&endpoint));
         endpoint
@@ -196,6 +235,9 @@ impl Directory {
         self.made = 0;
     }
 }
+
+/// A new target gets something from the first moment on, or it would never warm up.
+const LEAST_RAMP: f64 = 0.1;
 
 /// A name from a Host header without its port.
 fn host_of(authority: &str) -> &str {

@@ -4,6 +4,7 @@ mod connect;
 mod directory;
 mod error;
 mod exchange;
+mod health;
 mod pool;
 mod tls;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
 pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Upgraded};
+pub use health::{Ejected, Health, Moment, Reason, Verdict, moment};
 pub use pool::Pools;
 pub use tls::prepare;
 

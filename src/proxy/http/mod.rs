@@ -6,6 +6,7 @@
 mod access;
 mod answer;
 mod body;
+pub(crate) mod choose;
 mod compress;
 mod facts;
 mod h2;
@@ -36,8 +37,8 @@ use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::{Config, preamble};
-use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{self, Effort, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
+use crate::route::{HostOption, LiveTable, Options, Redirect, Scheme, Snapshot, Target, path};
+use crate::upstream::{self, Effort, Exchange, Pools, RequestBody, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -209,7 +210,13 @@ impl Client {
     ) -> Option<Plan> {
         let query = request.uri().query();
         for route in snapshot.table.http(host, tls, &cleaned.decoded) {
-            let Some(target) = self.pick(route) else {
+            let wish = choose::Wish {
+                strategy: self.worker.config.strategy,
+                client: self.peer.remote.ip(),
+                headers: Some(request.headers()),
+                path: request.uri().path(),
+            };
+            let Some(target) = choose::choose(route, &wish, &[]) else {
                 return Some(Plan::Answer(Refusal::NoTarget.answer()));
             };
             let options = &*target.options;
@@ -243,18 +250,6 @@ impl Client {
             });
         }
         None
-    }
-
-    fn pick<'t>(&self, route: &'t Route) -> Option<&'t Target> {
-        if let [only] = &*route.targets {
-            // One target needs no turn, unless it is shut out by its weight.
-            return (only.share > 0.0).then_some(only);
-        }
-        let turn = match (self.worker.config.strategy, route.state.get::<RouteState>()) {
-            (Strategy::RoundRobin, Some(state)) => Turn::Nth(state.next_turn()),
-            _ => Turn::Random(fastrand::u64(..)),
-        };
-        route.pick(turn)
     }
 
     /// The scheme that the client used, as far as we are told.
