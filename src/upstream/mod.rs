@@ -1,18 +1,21 @@
 //! Talking to targets: state that outlives a table, connecting, keeping connections, exchanging a request for a response.
 
+mod budget;
 mod connect;
 mod directory;
 mod error;
 mod exchange;
 mod health;
+mod kept;
 mod pool;
 mod tls;
 
 use std::time::Duration;
 
+pub use budget::Budget;
 pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
-pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Upgraded};
+pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Times, Upgraded};
 pub use health::{Ejected, Health, Moment, Reason, Verdict, moment};
 pub use pool::Pools;
 pub use tls::prepare;

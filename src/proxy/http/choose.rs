@@ -67,7 +67,7 @@ fn another<'r>(route: &'r Route, picked: Option<&'r Target>, tried: &[u128]) -> 
 }
 
 /// At random, by weight.
-fn draw<'r>(route: &'r Route, usable: impl Fn(&Target) -> bool) -> Option<&'r Target> {
+fn draw(route: &Route, usable: impl Fn(&Target) -> bool) -> Option<&Target> {
     let weights = || {
         route.targets.iter().filter(|target| usable(target)).map(|target| {
             let ramp = state(target).map_or(1.0, TargetState::ramp);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::HeaderMap;
+use http::uri::PathAndQuery;
 
 use super::answer::CLIENT_GONE;
 use super::facts::Facts;
@@ -41,6 +42,18 @@ impl Record {
         self.status = status;
         if let Some(facts) = &mut self.facts {
             facts.first_byte = Some(self.begun.elapsed());
+        }
+    }
+
+    /// It goes to another target now.
+    pub(crate) fn target(&mut self, target: Arc<TargetState>) {
+        self.target = Some(target);
+    }
+
+    /// As it goes to the target.
+    pub(crate) fn forwarded(&mut self, headers: &HeaderMap, target: &PathAndQuery, websocket: bool) {
+        if let Some(facts) = &mut self.facts {
+            facts.forwarded(headers, target, websocket);
         }
     }
 
