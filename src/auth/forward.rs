@@ -13,7 +13,7 @@ use http::{Response, Uri};
 use http_body_util::BodyExt as _;
 
 use super::{ForwardConfig, Grant, Refusal, Request};
-use crate::upstream::{Effort, Endpoint, Exchange, Health, RequestBody, ResponseBody, TargetTls};
+use crate::upstream::{Effort, Endpoint, Exchange, Gate, Health, RequestBody, ResponseBody, TargetTls};
 
 pub(super) struct Forward {
     endpoint: Endpoint,
@@ -35,6 +35,7 @@ impl Forward {
                 port: config.port,
                 tls: config.tls.then_some(tls),
                 health: Health::default(),
+                gate: Gate::default(),
             },
             host: HeaderValue::from_str(&config.authority).unwrap_or(HeaderValue::from_static("auth")),
             path: PathAndQuery::try_from(config.path_and_query.as_str())

@@ -6,6 +6,7 @@ mod testing;
 mod access_log;
 mod consul;
 mod headers;
+mod limits;
 mod parsing;
 mod policy;
 mod proxy;

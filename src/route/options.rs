@@ -1,6 +1,7 @@
 //! Options of a target, as written and as what they mean.
 
 mod ejection;
+mod limits;
 mod tries;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 pub use self::ejection::Ejection;
+pub use self::limits::{Limits, Rate, RateKey};
 pub use self::tries::Tries;
 use super::{Access, Edits, Redirect, path};
 
@@ -39,6 +41,8 @@ pub struct Options {
     pub ejection: Option<Box<Ejection>>,
     /// `slowstart`: the time in which a new target comes to its full share; `None`: at once.
     pub slow_start: Option<Duration>,
+    /// How much is taken; `None`: everything.
+    pub limits: Option<Box<Limits>>,
     pub register: Option<Arc<str>>,
 }
 
@@ -74,6 +78,7 @@ impl Default for Options {
             tries: None,
             ejection: None,
             slow_start: None,
+            limits: None,
             register: None,
         }
     }
@@ -128,6 +133,7 @@ impl Options {
             idle_timeout: filled("idletimeout").map(|text| time("idletimeout", text)).transpose()?,
             tries: Tries::parse(&raw)?,
             ejection: Ejection::parse(&raw)?,
+            limits: Limits::parse(&raw)?,
             slow_start: given("slowstart")
                 .map(|text| time("slowstart", text))
                 .transpose()?

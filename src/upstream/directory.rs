@@ -10,20 +10,41 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::budget::Budget;
+use super::gate::Gate;
 use super::health::{Ejected, Health, Moment, Verdict, moment};
 use crate::metrics::{Metrics, TargetSeries};
-use crate::route::{Destination, Ejection, HostOption, Options, Route, Scheme, Target};
+use crate::route::{Destination, Ejection, HostOption, Options, Route, Scheme, Slot, Target};
 
 /// What a route remembers: whose turn it is, and its retries.
 #[derive(Debug, Default)]
 pub struct RouteState {
     turn: AtomicU64,
     budget: OnceLock<Box<Budget>>,
+    in_flight: AtomicUsize,
+    /// The buckets of its rates, hung on by their owner.
+    pub buckets: Slot,
+}
+
+/// A request that is under way on a route with `routemaxconn`.
+#[derive(Debug)]
+pub struct OnRoute(Arc<RouteState>);
+
+impl Drop for OnRoute {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl RouteState {
     pub fn next_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// One request more on the route, unless there are as many as there may be.
+    pub fn enter(self: Arc<Self>, limit: usize) -> Option<OnRoute> {
+        let more = |count| (count < limit).then_some(count + 1);
+        let entered = self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        entered.is_ok().then(|| OnRoute(self))
     }
 
     /// How many retries it has had.
@@ -57,7 +78,8 @@ impl TargetState {
 
     /// It has as many requests as it may have.
     pub fn is_full(&self) -> bool {
-        false
+        let limit = self.options.limits.as_ref().and_then(|limits| limits.in_flight);
+        limit.is_some_and(|limit| self.endpoint.gate.is_full(limit))
     }
 
     /// The part of its share that it gets by now, 0 to 1: less than all during its slow start.
@@ -113,6 +135,7 @@ pub struct Endpoint {
     pub tls: Option<TargetTls>,
     /// What requests of all workers have found out about it.
     pub health: Health,
+    pub gate: Gate,
 }
 
 /// How TLS to a target is set up.
@@ -229,6 +252,7 @@ impl Directory {
             port: key.port,
             tls: key.tls.clone(),
             health: Health::default(),
+            gate: Gate::default(),
         });
         self.next_endpoint += 1;
         self.endpoints.insert(key, Arc::downgrade(&endpoint));

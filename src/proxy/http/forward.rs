@@ -75,13 +75,21 @@ impl Client {
             deadline: forward.tries().and_then(|tries| tries.total).map(|total| Instant::now() + total),
         };
         let mut record = Record::new(forward.target.clone(), worker.shard, log);
-        if let (Some(tries), Some(route)) = (forward.tries(), &forward.route) {
+        if let (Some(tries), Some(route)) = (forward.asked(), &forward.route) {
             route.budget().request(moment());
             if tries.permits(&head.method, &head.headers) {
                 run.body.keep(worker.config.retry_buffer);
             }
         }
         loop {
+            if let Some(limits) = &forward.target.options.limits
+                && let Err(limit) =
+                    record.held.take(limits, forward.route.as_ref(), &forward.target, run.deadline).await
+            {
+                forward.target.series.limited(limit);
+                record.failed(StatusCode::SERVICE_UNAVAILABLE.as_u16(), limit);
+                return answer::busy();
+            }
             let answer = self.attempt(&mut head, &common, &forward, &mut run, &mut record).await;
             record.effort(&run.effort);
             let why = match &answer {

@@ -12,6 +12,7 @@ mod facts;
 mod forward;
 mod h2;
 mod headers;
+mod limits;
 mod packed;
 mod record;
 mod request;
@@ -105,7 +106,7 @@ struct Forward {
     target: Arc<TargetState>,
     /// See [`Target::identity`].
     identity: u128,
-    /// Set when the target asks for retries.
+    /// Set when something is counted on the route: retries, or requests under way.
     route: Option<Arc<RouteState>>,
     path_and_query: PathAndQuery,
     /// The route has no other target.
@@ -263,6 +264,16 @@ impl Client {
                 // Browsers ask without credentials, so this comes before auth.
                 return Some(Plan::Answer(answer::preflight(cors, &head.headers)));
             }
+            if let Some(rate) = options.limits.as_ref().and_then(|limits| limits.rate.as_ref())
+                && tried.is_empty()
+                && let Some(state) = route.state.get::<RouteState>()
+                && let Err(wait) = limits::rate(rate, state, self.peer.remote.ip(), &head.headers, trusted)
+            {
+                if let Some(target) = target.state.get::<TargetState>() {
+                    target.series.limited("rate");
+                }
+                return Some(Plan::Answer(answer::too_many(wait)));
+            }
             let plan = match location {
                 Some((code, location)) => Plan::Redirect { code, location },
                 None => self.plan_forward(head, route, target, cleaned),
@@ -297,7 +308,9 @@ impl Client {
         let Some(path_and_query) = request::forward_target(head.uri.path_and_query(), &path, query) else {
             return Plan::Answer(Refusal::BadTarget.answer());
         };
-        let asked = target.options.tries.as_ref().is_some_and(|tries| tries.asked());
+        let options = &target.options;
+        let counted = options.limits.as_ref().is_some_and(|limits| limits.route_in_flight.is_some());
+        let asked = counted || options.tries.as_ref().is_some_and(|tries| tries.asked());
         Plan::Forward(Forward {
             target: state,
             identity: target.identity(),

@@ -8,6 +8,7 @@ use http::uri::PathAndQuery;
 
 use super::answer::CLIENT_GONE;
 use super::facts::Facts;
+use super::limits::Held;
 use crate::access_log::Outcome;
 use crate::metrics::Shard;
 use crate::upstream::{Effort, TargetState};
@@ -20,6 +21,8 @@ pub(crate) struct Record {
     begun: Instant,
     status: u16,
     upgraded: bool,
+    /// Given back when the request is over.
+    pub(crate) held: Held,
     /// `None`: there is no access log, or it is not for this request.
     facts: Option<Box<Facts>>,
 }
@@ -28,13 +31,21 @@ impl Record {
     /// A request that goes to a target.
     pub(crate) fn new(target: Arc<TargetState>, shard: Shard, facts: Option<Box<Facts>>) -> Self {
         let begun = Instant::now();
-        Self { target: Some(target), shard, begun, status: CLIENT_GONE, upgraded: false, facts }
+        Self { target: Some(target), shard, begun, status: CLIENT_GONE, upgraded: false, held: Held::default(), facts }
     }
 
     /// A request that we answer.
     pub(crate) fn own(status: u16, outcome: Outcome, shard: Shard, mut facts: Box<Facts>) -> Self {
         facts.outcome = outcome;
-        Self { target: None, shard, begun: facts.begun, status, upgraded: false, facts: Some(facts) }
+        Self {
+            target: None,
+            shard,
+            begun: facts.begun,
+            status,
+            upgraded: false,
+            held: Held::default(),
+            facts: Some(facts),
+        }
     }
 
     /// The response has begun. What ends it is not known yet.
