@@ -7,6 +7,7 @@ mod error;
 mod exchange;
 mod gate;
 mod health;
+mod inbound;
 mod kept;
 mod pool;
 mod tls;
@@ -19,6 +20,7 @@ pub use error::{Error, Side};
 pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Times, Upgraded};
 pub use gate::{Full, Gate, Permit};
 pub use health::{Ejected, Health, Moment, Reason, Verdict, moment};
+pub use inbound::Inbound;
 pub use pool::Pools;
 pub use tls::prepare;
 

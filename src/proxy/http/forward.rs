@@ -4,7 +4,6 @@ use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, 
 use http::request::Parts;
 use http::uri::Parts as UriParts;
 use http::{Response, StatusCode, Uri, Version};
-use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::body::Body;
@@ -14,12 +13,14 @@ use super::record::Record;
 use super::{Client, Forward, Plan, Tunnel, answer, headers, is_websocket};
 use crate::proxy::{note, preamble};
 use crate::route::{HostOption, Options, Tries};
-use crate::upstream::{self, Effort, Error, Exchange, RequestBody, ResponseBody, TargetState, Times, Verdict, moment};
+use crate::upstream::{
+    self, Effort, Error, Exchange, Inbound, RequestBody, ResponseBody, TargetState, Times, Verdict, moment,
+};
 
 /// What a client asks for.
 pub(super) struct Asked<'a> {
     pub(super) head: Parts,
-    pub(super) body: Incoming,
+    pub(super) body: Inbound,
     pub(super) host: &'a str,
 }
 
@@ -134,7 +135,7 @@ impl Client {
     }
 
     /// Brings the head into the form that all targets have in common.
-    fn prepare<'a>(&self, head: &mut Parts, body: &Incoming, host: &'a str) -> Common<'a> {
+    fn prepare<'a>(&self, head: &mut Parts, body: &Inbound, host: &'a str) -> Common<'a> {
         let rules = &self.worker.rules;
         let upgrade = headers::upgrade(&head.headers, head.version, &head.method);
         let unknown_length = head.version == Version::HTTP_2

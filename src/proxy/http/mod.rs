@@ -25,7 +25,6 @@ use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Response};
-use hyper::body::Incoming;
 
 use self::answer::Refusal;
 use self::body::Body;
@@ -40,7 +39,7 @@ use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::Config;
 use crate::route::{LiveTable, Redirect, Route, Scheme, Snapshot, Target, path};
-use crate::upstream::{Pools, RouteState, TargetState, Upgraded};
+use crate::upstream::{Inbound, Pools, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -116,7 +115,7 @@ struct Forward {
 }
 
 impl Client {
-    async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn handle(&self, request: Request<Inbound>) -> Response<Body> {
         let logger = self.worker.logger.as_ref();
         let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
         let response = self.respond(request, &mut facts).await;
@@ -126,7 +125,7 @@ impl Client {
     }
 
     /// Takes the facts if the request goes to a target.
-    async fn respond(&self, mut request: Request<Incoming>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
+    async fn respond(&self, mut request: Request<Inbound>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
         let worker = &*self.worker;
         let host = match request::asked(&mut request, worker.config.max_target_size) {
             Ok(Asked::Path(host)) => host,
