@@ -149,6 +149,7 @@ impl App {
         for listener in dynamic {
             listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
         }
+        tokio::spawn(upstream::probe(setup.live.clone(), setup.upstream.clone()));
         life.advance(Phase::Serving);
         registry.announce().await;
         let signal = tokio::select! {

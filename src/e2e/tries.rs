@@ -47,7 +47,9 @@ async fn an_instance_that_refuses_fails_no_request() {
     }
     let seen: Vec<_> = origins.iter().flat_map(Origin::seen).collect();
     assert_eq!(seen.len(), 60);
-    assert!(seen.iter().all(|seen| seen.body.bytes.len() == seen.target()[1..].parse::<usize>().unwrap() * 5000));
+    assert!(
+        seen.iter().all(|seen| seen.body.bytes.len() == seen.target()[1..].parse::<usize>().expect("a number") * 5000)
+    );
     // Five failures, or a few more of several workers; then it is left alone.
     let errors = metric(&proxy, "ferrio_upstream_errors_total").await;
     assert!((5.0..=10.0).contains(&errors), "{errors}");
@@ -282,4 +284,26 @@ async fn where_all_instances_fail_retries_do_not_pile_up() {
         (proxy.get("h", "/").await.status == 200).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_target_whose_check_fails_is_passed_over() {
+    let origins = [Origin::start("a").await, Origin::start("b").await];
+    origins[1].on("/health", origin::reply(503, &[], ""));
+    let targets: Vec<String> = origins.iter().map(Origin::url).collect();
+    let options = "check=http:/health checkinterval=100ms checktimeout=5s";
+    let proxy = Start::routes(routes(&targets, options)).property("proxy.strategy", "rr").start().await;
+    until(PATIENCE, "the end of requests to b", async || {
+        let mut bodies = Vec::new();
+        for _ in 0..4 {
+            bodies.push(proxy.get("h", "/").await.text());
+        }
+        bodies.iter().all(|body| body == "a").then_some(())
+    })
+    .await;
+    assert!(proxy.page("/api/targets").await.text().contains(r#""reason":"probe""#));
+    origins[1].on("/health", origin::reply(204, &[], ""));
+    proxy.serves("h", "/", "b").await;
+    let probe = origins[0].seen().into_iter().find(|seen| seen.target() == "/health").expect("a probe");
+    assert_eq!(probe.header("host"), Some(origins[0].addr().to_string().as_str()));
 }

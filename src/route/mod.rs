@@ -48,7 +48,7 @@ pub use edits::{Cors, Edits, HeaderEdits};
 pub use language::parse_text;
 pub use live::{LiveTable, Slot, Snapshot};
 pub use lookup::Candidates;
-pub use options::{Ejection, HostOption, Limits, Options, ProxyVersion, Rate, RateKey, Tries};
+pub use options::{Check, CheckKind, Ejection, HostOption, Limits, Options, ProxyVersion, Rate, RateKey, Tries};
 pub use redirect::Redirect;
 pub use table::Table;
 pub use tags::parse_tags;

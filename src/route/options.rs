@@ -1,5 +1,6 @@
 //! Options of a target, as written and as what they mean.
 
+mod check;
 mod ejection;
 mod limits;
 mod tries;
@@ -8,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+pub use self::check::{Check, CheckKind};
 pub use self::ejection::Ejection;
 pub use self::limits::{Limits, Rate, RateKey};
 pub use self::tries::Tries;
@@ -41,6 +43,8 @@ pub struct Options {
     pub ejection: Option<Box<Ejection>>,
     /// `slowstart`: the time in which a new target comes to its full share; `None`: at once.
     pub slow_start: Option<Duration>,
+    /// How the target is probed; `None`: not at all.
+    pub check: Option<Box<Check>>,
     /// How much is taken; `None`: everything.
     pub limits: Option<Box<Limits>>,
     pub register: Option<Arc<str>>,
@@ -78,6 +82,7 @@ impl Default for Options {
             tries: None,
             ejection: None,
             slow_start: None,
+            check: None,
             limits: None,
             register: None,
         }
@@ -133,6 +138,7 @@ impl Options {
             idle_timeout: filled("idletimeout").map(|text| time("idletimeout", text)).transpose()?,
             tries: Tries::parse(&raw)?,
             ejection: Ejection::parse(&raw)?,
+            check: Check::parse(&raw)?,
             limits: Limits::parse(&raw)?,
             slow_start: given("slowstart")
                 .map(|text| time("slowstart", text))

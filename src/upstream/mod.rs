@@ -10,6 +10,7 @@ mod health;
 mod inbound;
 mod kept;
 mod pool;
+mod probe;
 mod tls;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub use gate::{Full, Gate, Permit};
 pub use health::{Ejected, Health, Moment, Reason, Verdict, moment};
 pub use inbound::Inbound;
 pub use pool::Pools;
+pub use probe::probe;
 pub use tls::prepare;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
