@@ -4,17 +4,22 @@
 mod testing;
 
 mod access_log;
+mod commands;
 mod consul;
 mod headers;
 mod limits;
+mod options;
 mod parsing;
 mod policy;
 mod proxy;
 mod readme;
 mod reports;
 mod routing;
+mod service;
 mod shutdown;
+mod smuggling;
 mod targets;
 mod tcp;
 mod tries;
 mod vocabulary;
+mod websocket;

@@ -41,6 +41,10 @@ pub struct Config {
     pub retry_budget: u32,
     /// Bytes of a request body that are kept for a retry (`proxy.retrybuffer`, new; default 64 KiB).
     pub retry_buffer: usize,
+    /// Bytes in one request body (`proxy.maxbody`, new); 0: no limit.
+    pub max_body: u64,
+    /// How long nothing may move on a WebSocket (`proxy.websocket.idletimeout`, new); 0: for ever.
+    pub websocket_idle_timeout: Duration,
     /// `None`: responses are passed on as they are.
     pub compression: Option<http::Compression>,
     /// Accepted and without effect: nothing is held back.

@@ -58,6 +58,8 @@ pub struct TargetState {
     pub service: Arc<str>,
     pub destination: Arc<Destination>,
     pub options: Arc<Options>,
+    /// Host of the route.
+    pub host: Arc<str>,
     pub endpoint: Arc<Endpoint>,
     pub series: Arc<TargetSeries>,
     connections: AtomicUsize,
@@ -93,6 +95,11 @@ impl TargetState {
     pub fn note(&self, verdict: Verdict) -> Option<Ejected> {
         let rules = self.options.ejection.as_deref().unwrap_or_else(|| Ejection::usual());
         self.endpoint.health.note(verdict, rules, moment)
+    }
+
+    /// The set of pages for our own errors.
+    pub fn page_set(&self) -> &str {
+        self.options.error_pages.as_deref().unwrap_or(&self.host)
     }
 
     /// Counts one connection or session until the guard is dropped.
@@ -217,6 +224,7 @@ impl Directory {
         let state = Arc::new(TargetState {
             service: target.service.clone(),
             options: target.options.clone(),
+            host: route.host.clone(),
             endpoint: self.endpoint(target),
             series: self.metrics.target(&target.service, &route.host, &route.path, &destination.text),
             destination,

@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
+use super::allowance::Allowance;
 use super::directory::Endpoint;
 use super::kept::Kept;
 use super::{Error, Inbound, Pools};
@@ -47,31 +48,33 @@ struct Source {
     /// What was taken, if it is to be sent again perhaps.
     kept: RefCell<Kept>,
     failed: Cell<bool>,
+    allowance: Allowance,
     /// Called once when the body has been read to its end.
     done: RefCell<Option<Box<dyn FnOnce()>>>,
 }
 
 impl RequestBody {
     pub fn empty() -> Self {
-        Self::from_source(None, None)
+        Self::from_source(None, 0, None)
     }
 
-    /// `done` is called when the last byte has been read.
-    pub fn new(incoming: Inbound, done: impl FnOnce() + 'static) -> Self {
+    /// With more than `limit` bytes (0: any number) it fails; `done` is called when the last byte has been read.
+    pub fn new(incoming: Inbound, limit: u64, done: impl FnOnce() + 'static) -> Self {
         if incoming.is_end_stream() {
             done();
             return Self::empty();
         }
-        Self::from_source(Some(incoming), Some(Box::new(done)))
+        Self::from_source(Some(incoming), limit, Some(Box::new(done)))
     }
 
-    fn from_source(incoming: Option<Inbound>, done: Option<Box<dyn FnOnce()>>) -> Self {
+    fn from_source(incoming: Option<Inbound>, limit: u64, done: Option<Box<dyn FnOnce()>>) -> Self {
         Self(Rc::new(Source {
             ended: Cell::new(incoming.is_none()),
             incoming: RefCell::new(incoming),
             touched: Cell::new(false),
             kept: RefCell::default(),
             failed: Cell::new(false),
+            allowance: Allowance::new(limit),
             done: RefCell::new(done),
         }))
     }
@@ -103,9 +106,9 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let source = &self.0;
         let mut incoming = source.incoming.borrow_mut();
         let Some(body) = incoming.as_mut() else { return Poll::Ready(None) };
@@ -121,6 +124,11 @@ impl Body for RequestBody {
             Poll::Pending => {}
             Poll::Ready(frame) => {
                 source.touched.set(true);
+                if let Some(Ok(frame)) = frame
+                    && let Err(exceeded) = source.allowance.take(frame.data_ref().map_or(0, Bytes::len))
+                {
+                    return Poll::Ready(Some(Err(exceeded.into())));
+                }
                 if let Some(Ok(frame)) = frame {
                     kept.keep(frame);
                 }
@@ -136,7 +144,7 @@ impl Body for RequestBody {
                 }
             }
         }
-        polled
+        polled.map(|frame| frame.map(|frame| frame.map_err(BodyError::from)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -152,6 +160,8 @@ impl Body for RequestBody {
         }
     }
 }
+
+type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends requests to one endpoint.
 pub struct Exchange<'a> {
@@ -286,7 +296,9 @@ impl Failed {
 }
 
 fn classify(error: hyper::Error, body: &RequestBody) -> Error {
-    if body.0.failed.get() || error.is_user() {
+    if body.0.allowance.is_exceeded() {
+        Error::BodyTooLarge
+    } else if body.0.failed.get() || error.is_user() {
         Error::Body(error.into())
     } else if error.is_parse() {
         Error::Malformed(error.into())

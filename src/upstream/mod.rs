@@ -1,5 +1,6 @@
 //! Talking to targets: state that outlives a table, connecting, keeping connections, exchanging a request for a response.
 
+mod allowance;
 mod budget;
 mod connect;
 mod directory;

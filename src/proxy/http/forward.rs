@@ -12,7 +12,7 @@ use super::facts::Facts;
 use super::record::Record;
 use super::{Client, Forward, Plan, Tunnel, answer, headers, is_websocket};
 use crate::proxy::{note, preamble};
-use crate::route::{HostOption, Options, Tries};
+use crate::route::{HostOption, Tries};
 use crate::upstream::{
     self, Effort, Error, Exchange, Inbound, RequestBody, ResponseBody, TargetState, Times, Verdict, moment,
 };
@@ -22,6 +22,8 @@ pub(super) struct Asked<'a> {
     pub(super) head: Parts,
     pub(super) body: Inbound,
     pub(super) host: &'a str,
+    /// When the listener's `wt` is over.
+    pub(super) deadline: Option<std::time::Instant>,
 }
 
 /// What is still to be done with the response of a target.
@@ -30,7 +32,9 @@ struct Finish<'a> {
     wish: Option<Wish>,
     /// `Origin` of the request.
     origin: Option<HeaderValue>,
-    options: &'a Options,
+    target: &'a TargetState,
+    /// The head that was sent to it.
+    asked: &'a HeaderMap,
 }
 
 /// What does not depend on the target.
@@ -62,20 +66,20 @@ impl Client {
         log: Option<Box<Facts>>,
     ) -> Response<Body> {
         let worker = &*self.worker;
-        let Asked { mut head, body, host } = asked;
+        let Asked { mut head, body, host, deadline } = asked;
         let wish = worker.config.compression.as_ref().map(|compression| compression.wish(&head));
         let origin = head.headers.get(http::header::ORIGIN).cloned();
         let common = self.prepare(&mut head, &body, host);
         let clock = self.clock.clone();
         let mut run = Run {
-            body: RequestBody::new(body, move || clock.unlimited()),
+            body: RequestBody::new(body, self.max_body(&forward.target.options), move || clock.unlimited()),
             effort: Effort::default(),
             tried: Vec::new(),
             moved: 0,
             again: 0,
             deadline: forward.tries().and_then(|tries| tries.total).map(|total| Instant::now() + total),
         };
-        let mut record = Record::new(forward.target.clone(), worker.shard, log);
+        let mut record = Record::new(forward.target.clone(), worker.shard, deadline, log);
         if let (Some(tries), Some(route)) = (forward.asked(), &forward.route) {
             route.budget().request(moment());
             if tries.permits(&head.method, &head.headers) {
@@ -89,7 +93,7 @@ impl Client {
             {
                 forward.target.series.limited(limit);
                 record.failed(StatusCode::SERVICE_UNAVAILABLE.as_u16(), limit);
-                return answer::busy();
+                return self.paged(answer::busy(), forward.target.page_set(), &head.headers);
             }
             let answer = self.attempt(&mut head, &common, &forward, &mut run, &mut record).await;
             record.effort(&run.effort);
@@ -116,7 +120,7 @@ impl Client {
             return match answer {
                 Ok(response) => {
                     let wish = wish.filter(|_| forward.target.options.compress);
-                    let finish = Finish { wish, origin, options: &forward.target.options };
+                    let finish = Finish { wish, origin, target: &forward.target, asked: &head.headers };
                     let response = self.pass_on(response, common.upgrade.as_ref(), finish, record).await;
                     response.map(|body| body.with_deadline(run.deadline))
                 }
@@ -128,7 +132,7 @@ impl Client {
                         upstream::Side::Client => tracing::debug!("{service} {place}: {}", error.chain()),
                     }
                     record.failed(answer::status_of(&error).as_u16(), error.reason());
-                    answer::failed(&error)
+                    self.paged(answer::failed(&error), forward.target.page_set(), &head.headers)
                 }
             };
         }
@@ -271,7 +275,7 @@ impl Client {
             let (Some(upgraded), Some(protocol)) = (upgraded, agreed) else {
                 tracing::error!("a target changed to a protocol that nobody asked for");
                 record.failed(StatusCode::BAD_GATEWAY.as_u16(), "upgrade");
-                return answer::bad_gateway();
+                return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
             };
             worker.rules.remove_hop_by_hop(&mut head.headers);
             head.headers.remove(http::header::CONTENT_LENGTH);
@@ -281,20 +285,20 @@ impl Client {
             record.status(head.status.as_u16());
             record.upgraded(websocket);
             let open = websocket.then(|| worker.metrics.http().websocket(worker.shard));
-            self.tunnel.replace(Some(Tunnel { upgraded, record, _open: open }));
+            self.tunnel.replace(Some(Tunnel { upgraded, record, open }));
             return Response::from_parts(head, Body::empty());
         }
         if !headers::settle_length(&mut head.headers) {
             tracing::error!("a target sent a transfer coding that is not understood");
             record.status(StatusCode::BAD_GATEWAY.as_u16());
-            return answer::bad_gateway();
+            return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
         }
         worker.rules.remove_hop_by_hop(&mut head.headers);
         if head.status == StatusCode::NO_CONTENT {
             head.headers.remove(http::header::CONTENT_LENGTH);
         }
         worker.rules.secure_transport(&mut head.headers, &self.peer);
-        if let Some(edits) = &finish.options.edits {
+        if let Some(edits) = &finish.target.options.edits {
             if let Some(cors) = &edits.cors {
                 cors.permit(finish.origin.as_ref(), &mut head.headers);
             }
@@ -313,7 +317,7 @@ impl Client {
                 Err(error) => {
                     tracing::error!("cannot compress with {}: {error}", coding.name());
                     record.status(StatusCode::BAD_GATEWAY.as_u16());
-                    return answer::bad_gateway();
+                    return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
                 }
             },
         };

@@ -17,14 +17,16 @@ mod packed;
 mod record;
 mod request;
 mod serve;
+mod tunnel;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 
 use self::answer::Refusal;
 use self::body::Body;
@@ -36,9 +38,9 @@ pub use self::serve::{Listener, Misdirected, serve};
 use crate::access_log::Logger;
 use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
-use crate::net::{Clock, Peer};
+use crate::net::{Clock, Peer, Supplies};
 use crate::proxy::Config;
-use crate::route::{LiveTable, Redirect, Route, Scheme, Snapshot, Target, path};
+use crate::route::{LiveTable, Options, Redirect, Route, Scheme, Snapshot, Target, path};
 use crate::upstream::{Inbound, Pools, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
@@ -50,6 +52,7 @@ pub struct Worker {
     pools: Pools,
     metrics: Metrics,
     shard: Shard,
+    supplies: Supplies,
     /// `None`: no access log.
     logger: Option<Rc<Logger>>,
 }
@@ -65,7 +68,17 @@ impl Worker {
         logger: Option<Logger>,
     ) -> Self {
         let rules = headers::Rules::new(&config);
-        Self { live, config, rules, auth, pools, metrics, shard, logger: logger.map(Rc::new) }
+        Self {
+            live,
+            config,
+            rules,
+            auth,
+            pools,
+            metrics,
+            shard,
+            supplies: Supplies::default(),
+            logger: logger.map(Rc::new),
+        }
     }
 }
 
@@ -83,7 +96,8 @@ struct Client {
 struct Tunnel {
     upgraded: Upgraded,
     record: Record,
-    _open: Option<OpenWebSocket>,
+    /// Set for WebSockets.
+    open: Option<OpenWebSocket>,
 }
 
 /// What is to be done with a request.
@@ -96,6 +110,8 @@ enum Plan {
     /// Only for those whom these schemes let in.
     Guarded {
         schemes: String,
+        /// The set of pages for who is not.
+        pages: Arc<str>,
         plan: Box<Plan>,
     },
     Answer(Response<Body>),
@@ -116,26 +132,33 @@ struct Forward {
 
 impl Client {
     async fn handle(&self, request: Request<Inbound>) -> Response<Body> {
+        let wt = self.listener.write_timeout;
+        let deadline = (!wt.is_zero()).then(|| Instant::now() + wt);
         let logger = self.worker.logger.as_ref();
         let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
-        let response = self.respond(request, &mut facts).await;
+        let response = self.respond(request, deadline, &mut facts).await;
         let Some(facts) = facts.filter(|facts| facts.all()) else { return response };
         let record = Record::own(response.status().as_u16(), answer::outcome(&response), self.worker.shard, facts);
         response.map(|body| body.with_record(record))
     }
 
     /// Takes the facts if the request goes to a target.
-    async fn respond(&self, mut request: Request<Inbound>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
+    async fn respond(
+        &self,
+        mut request: Request<Inbound>,
+        deadline: Option<Instant>,
+        facts: &mut Option<Box<Facts>>,
+    ) -> Response<Body> {
         let worker = &*self.worker;
         let host = match request::asked(&mut request, worker.config.max_target_size) {
             Ok(Asked::Path(host)) => host,
             Ok(Asked::Options) => return answer::options(),
-            Err(refusal) => return refusal.answer(),
+            Err(refusal) => return self.paged(refusal.answer(), "", request.headers()),
         };
         if let (Some(misdirected), Some(tls)) = (&self.listener.misdirected, &self.peer.tls)
             && misdirected(tls.server_name.as_deref(), &host)
         {
-            return Refusal::Misdirected.answer();
+            return self.paged(Refusal::Misdirected.answer(), "", request.headers());
         }
         worker.rules.distrust(request.headers_mut(), &self.peer);
         if let Some(name) = &worker.rules.request_id {
@@ -145,14 +168,17 @@ impl Client {
             facts.received(request.headers(), &worker.rules, &self.peer);
         }
         let (head, body) = request.into_parts();
+        if let Some(port) = self.listener.redirect
+            && !self.used_scheme(&head.headers).eq_ignore_ascii_case("https")
+        {
+            return self.to_tls(&head, &host, port);
+        }
         let Some(plan) = self.plan(&head, &host, &[]) else {
-            worker.metrics.http().not_found(worker.shard);
-            tracing::warn!("No route for {}{}", host, head.uri.path_and_query().map_or("/", PathAndQuery::as_str));
-            return answer::no_route(worker.config.no_route_status, &worker.live.load().page);
+            return self.no_route(&head, &host);
         };
         match self.admit(plan, &head, &host, None).await {
             Ok(Some(forward)) => {
-                let asked = forward::Asked { head, body, host: &host };
+                let asked = forward::Asked { head, body, host: &host, deadline };
                 self.forward(asked, forward, facts.take()).await
             }
             Ok(None) => Refusal::Unauthorized.answer(),
@@ -170,7 +196,7 @@ impl Client {
     ) -> Result<Option<Forward>, Response<Body>> {
         let worker = &*self.worker;
         let (plan, grant) = match plan {
-            Plan::Guarded { schemes, plan } => {
+            Plan::Guarded { schemes, pages, plan } => {
                 let grant = match granted {
                     Some(granted) if granted.0 == schemes => granted.clone(),
                     _ => {
@@ -183,7 +209,11 @@ impl Client {
                             peer: &self.peer,
                             pools: &worker.pools,
                         };
-                        let grant = worker.auth.check(&schemes, &asked).await.map_err(answer::unauthorized)?;
+                        let grant = worker.auth.check(&schemes, &asked).await.map_err(|refusal| match refusal {
+                            // The words of another service stay its own.
+                            refusal @ auth::Refusal::Answer(_) => answer::unauthorized(refusal),
+                            refusal => self.paged(answer::unauthorized(refusal), &pages, &head.headers),
+                        })?;
                         (schemes, grant)
                     }
                 };
@@ -233,6 +263,13 @@ impl Client {
     ) -> Option<Plan> {
         let query = head.uri.query();
         for route in snapshot.table.http(host, tls, &cleaned.decoded) {
+            if !route.fits(head, &cleaned.decoded) {
+                continue;
+            }
+            let refuse = |refusal: Refusal, set: &str| {
+                let pages = &snapshot.error_pages;
+                Some(Plan::Answer(answer::with_page(refusal.answer(), pages, set, &head.headers)))
+            };
             let wish = choose::Wish {
                 strategy: self.worker.config.strategy,
                 client: self.peer.remote.ip(),
@@ -240,7 +277,8 @@ impl Client {
                 path: head.uri.path(),
             };
             let Some(target) = choose::choose(route, &wish, tried) else {
-                return Some(Plan::Answer(Refusal::NoTarget.answer()));
+                let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
+                return refuse(Refusal::NoTarget, set);
             };
             let options = &*target.options;
             let location = match &options.redirect {
@@ -255,7 +293,7 @@ impl Client {
             };
             let trusted = self.worker.config.trusted.as_deref();
             if !access::permits(&options.access, self.peer.remote.ip(), &head.headers, trusted) {
-                return Some(Plan::Answer(Refusal::AccessDenied.answer()));
+                return refuse(Refusal::AccessDenied, route.page_set(target));
             }
             if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
                 && answer::is_preflight(head)
@@ -275,11 +313,18 @@ impl Client {
             }
             let plan = match location {
                 Some((code, location)) => Plan::Redirect { code, location },
-                None => self.plan_forward(head, route, target, cleaned),
+                None => match self.plan_forward(head, route, target, cleaned) {
+                    Ok(forward) => Plan::Forward(forward),
+                    Err(refusal) => return refuse(refusal, route.page_set(target)),
+                },
             };
             return Some(match &options.auth {
                 None => plan,
-                Some(schemes) => Plan::Guarded { schemes: schemes.clone(), plan: Box::new(plan) },
+                Some(schemes) => Plan::Guarded {
+                    schemes: schemes.clone(),
+                    pages: target.options.error_pages.clone().unwrap_or_else(|| route.host.clone()),
+                    plan: Box::new(plan),
+                },
             });
         }
         None
@@ -294,23 +339,67 @@ impl Client {
             .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
     }
 
-    fn plan_forward(&self, head: &Parts, route: &Route, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
+    /// The same URL with TLS at this port.
+    fn to_tls(&self, head: &Parts, host: &str, port: u16) -> Response<Body> {
+        let bare = without_port(host).unwrap_or(host).trim_end_matches(':');
+        if bare.is_empty() {
+            return self.paged(Refusal::MissingHost.answer(), "", &head.headers);
+        }
+        let port = if port == 443 { String::new() } else { format!(":{port}") };
+        let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        // Only reading may change its method on the way (RFC 9110, section 15.4.2).
+        let reading = matches!(head.method, Method::GET | Method::HEAD);
+        let code = if reading { 301 } else { 308 };
+        self.worker.metrics.http().redirected(self.worker.shard, code);
+        answer::redirect(code, &format!("https://{bare}{port}{target}"), &head.method)
+    }
+
+    fn no_route(&self, head: &Parts, host: &str) -> Response<Body> {
+        let worker = &*self.worker;
+        worker.metrics.http().not_found(worker.shard);
+        tracing::warn!("No route for {}{}", host, head.uri.path_and_query().map_or("/", PathAndQuery::as_str));
+        let snapshot = worker.live.load();
+        let answer = answer::no_route(worker.config.no_route_status, &snapshot.page);
+        if !snapshot.page.is_empty() {
+            return answer;
+        }
+        // The set of pages is named by a host without the colon of an empty port.
+        let host = host.strip_suffix(':').unwrap_or(host);
+        answer::with_page(answer, &snapshot.error_pages, host, &head.headers)
+    }
+
+    /// One of our own errors, with its page.
+    fn paged(&self, response: Response<Body>, set: &str, asked: &HeaderMap) -> Response<Body> {
+        answer::with_page(response, &self.worker.live.load().error_pages, set, asked)
+    }
+
+    fn plan_forward(
+        &self,
+        head: &Parts,
+        route: &Route,
+        target: &Target,
+        cleaned: &path::Cleaned<'_>,
+    ) -> Result<Forward, Refusal> {
+        let limit = self.max_body(&target.options);
+        if limit > 0 && content_length(&head.headers).is_some_and(|length| length > limit) {
+            return Err(Refusal::BodyTooLarge);
+        }
         let speaks_http = matches!(
             (target.destination.scheme, is_websocket(&head.headers)),
             (Scheme::Http | Scheme::Https, _) | (Scheme::Ws | Scheme::Wss, true)
         );
         let (true, Some(state)) = (speaks_http, target.state.share::<TargetState>()) else {
-            return Plan::Answer(Refusal::Scheme.answer());
+            return Err(Refusal::Scheme);
         };
         let path = cleaned.forward(&target.options);
         let query = target.destination.query.as_deref();
         let Some(path_and_query) = request::forward_target(head.uri.path_and_query(), &path, query) else {
-            return Plan::Answer(Refusal::BadTarget.answer());
+            return Err(Refusal::BadTarget);
         };
         let options = &target.options;
         let counted = options.limits.as_ref().is_some_and(|limits| limits.route_in_flight.is_some());
         let asked = counted || options.tries.as_ref().is_some_and(|tries| tries.asked());
-        Plan::Forward(Forward {
+        Ok(Forward {
             target: state,
             identity: target.identity(),
             route: if asked { route.state.share() } else { None },
@@ -319,6 +408,16 @@ impl Client {
             grant: None,
         })
     }
+
+    /// Bytes; 0: no limit.
+    fn max_body(&self, options: &Options) -> u64 {
+        options.max_body.unwrap_or(self.worker.config.max_body)
+    }
+}
+
+/// As far as it can be read; what cannot is refused elsewhere.
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
 fn is_websocket(headers: &HeaderMap) -> bool {

@@ -11,9 +11,9 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::{Client, Tunnel, Worker, h2};
+use super::{Client, Worker, h2, tunnel};
 use crate::life::{Phase, Watch};
-use crate::net::{Clock, Peer, Stream, Timed, tunnel};
+use crate::net::{Clock, Peer, Stream, Timed};
 use crate::upstream::Inbound;
 
 /// What all connections of one listener share.
@@ -27,6 +27,8 @@ pub struct Listener {
     pub idle_timeout: Duration,
     /// A client that has closed its sending side still gets its answer.
     pub half_close: bool,
+    /// Every request gets a redirect to the same URL with TLS at this port.
+    pub redirect: Option<u16>,
     /// Set on listeners with TLS.
     pub misdirected: Option<Misdirected>,
 }
@@ -84,20 +86,11 @@ pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: R
         tracing::debug!("{}: {error}", client.peer.remote);
         return;
     }
-    let Some(Tunnel { mut upgraded, mut record, _open }) = client.tunnel.take() else { return };
+    let Some(tunnel) = client.tunnel.take() else { return };
     let parts = connection.into_parts();
     client.clock.unlimited();
     client.clock.write_until(None);
-    let mut stream = parts.io.into_inner();
-    tokio::select! {
-        copied = tunnel(&mut stream, &mut upgraded.stream, &parts.read_buf, &upgraded.read) => {
-            match copied {
-                Ok(copied) => record.copied(copied.forth, copied.back),
-                Err(error) => tracing::debug!("{}: {error}", client.peer.remote),
-            }
-        }
-        () = life.reached(Phase::Closing) => {}
-    }
+    tunnel::run(&client, parts.io.into_inner().into_inner(), &parts.read_buf, tunnel, life).await;
 }
 
 async fn answer(

@@ -126,7 +126,7 @@ impl Connection {
             relay(&mut client, &mut target, limits, &worker.supplies, moved).await
         };
         self.reason = match &end {
-            End::Done => Reason::Done,
+            End::Done | End::Left => Reason::Done,
             End::Idle => Reason::Idle,
             End::Stuck => Reason::Stuck,
             End::Failed(Side::Client, _) => Reason::ClientFailed,

@@ -2,7 +2,7 @@
 //! straight into fingerprints: nothing of them is kept but a number per name.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -83,13 +83,28 @@ pub(super) fn changed<'p>(old: &'p Prints, new: &'p Prints) -> impl Iterator<Ite
 }
 
 /// What of an instance decides about its routes, health aside. Add up those of a service.
-pub(super) fn shape<'t>(node: &str, id: &str, address: &str, port: i64, tags: impl Iterator<Item = &'t str>) -> u64 {
+pub(super) fn shape<'t>(
+    node: &str,
+    id: &str,
+    address: &str,
+    port: i64,
+    tags: impl Iterator<Item = &'t str>,
+    options: impl Iterator<Item = (&'t str, &'t str)>,
+) -> u64 {
     print(|h| {
         (node, id, address, port).hash(h);
         for tag in tags {
             tag.hash(h);
         }
+        for option in options {
+            option.hash(h);
+        }
     })
+}
+
+/// The options among the metadata of an instance, `ferrio-<option>`.
+pub(super) fn options(meta: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+    meta.iter().filter_map(|(key, value)| Some((key.strip_prefix("ferrio-")?, value.as_str())))
 }
 
 fn print(fill: impl FnOnce(&mut DefaultHasher)) -> u64 {
@@ -205,6 +220,7 @@ struct ServiceRef<'a> {
     #[serde(borrow)]
     address: Text<'a>,
     port: Option<i64>,
+    meta: Option<BTreeMap<String, String>>,
 }
 
 struct NamesSeed<'p>(&'p str);
@@ -290,7 +306,8 @@ impl<'de> DeserializeSeed<'de> for NodesSeed {
             for service in node.services.iter().flatten().filter(|s| is_ordinary(&s.kind.0)) {
                 let address = if service.address.is_empty() { &node.address.0 } else { &service.address.0 };
                 let tags = service.tags.0.iter().map(AsRef::as_ref);
-                let print = shape(&node.node.0, &service.id.0, address, service.port.unwrap_or(0), tags);
+                let options = service.meta.iter().flat_map(options);
+                let print = shape(&node.node.0, &service.id.0, address, service.port.unwrap_or(0), tags, options);
                 add(&mut prints, &service.service.0, print);
             }
         };
@@ -383,18 +400,13 @@ mod tests {
     #[test]
     fn shapes_agree_with_those_of_entries() {
         let text = r#"[{"Node":"n","Address":"10.0.0.1","Services":[
-            {"ID":"a1","Service":"a","Tags":["x","y"],"Address":"","Port":80,"Kind":null},
+            {"ID":"a1","Service":"a","Tags":["x","y"],"Address":"","Port":80,"Kind":null,"Meta":{"ferrio-b":"c","x":"y"}},
             {"ID":"p1","Service":"a","Tags":["x"],"Port":81,"Kind":"connect-proxy"}],"Checks":[]},
             {"Node":"m","Address":"10.0.0.2","Services":[{"ID":"a1","Service":"a","Tags":null,"Address":"10.9.9.9","Port":80}]},
             {"Node":"o","Services":null}]"#;
         let shapes = shapes(text.as_bytes()).unwrap();
-        let expected = shape("n", "a1", "10.0.0.1", 80, ["x", "y"].into_iter()).wrapping_add(shape(
-            "m",
-            "a1",
-            "10.9.9.9",
-            80,
-            std::iter::empty(),
-        ));
+        let expected = shape("n", "a1", "10.0.0.1", 80, ["x", "y"].into_iter(), [("b", "c")].into_iter())
+            .wrapping_add(shape("m", "a1", "10.9.9.9", 80, std::iter::empty(), std::iter::empty()));
         assert_eq!(shapes.get("a"), Some(&expected));
         assert_eq!(shapes.len(), 1);
     }

@@ -26,6 +26,8 @@ fn consul(client: crate::consul::Config) -> ConsulConfig {
         client,
         kv_path: "fabio/config".into(),
         page_path: "fabio/noroute.html".into(),
+        options_path: String::new(),
+        error_pages_path: String::new(),
         tag_prefix: "urlprefix-".into(),
         service_status: vec!["passing".into()],
         checks_all: false,

@@ -24,6 +24,8 @@ fn config() -> Config {
         max_target_size: 64 * 1024,
         retry_budget: 20,
         retry_buffer: 64 * 1024,
+        max_body: 0,
+        websocket_idle_timeout: std::time::Duration::ZERO,
         compression: None,
         flush_interval: std::time::Duration::ZERO,
         global_flush_interval: std::time::Duration::ZERO,
