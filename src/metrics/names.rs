@@ -261,6 +261,10 @@ pub const OWN: &[Own] = &[
 /// The labels of our own series, for the reference page; a series that is not here has none.
 pub const LABELS: &[(&str, &str)] = &[
     (BUILD_INFO, "version"),
+    (UPSTREAM_ERRORS, "host, path, reason, service, target"),
+    (UPSTREAM_RETRIES, "host, path, reason, service, target"),
+    (UPSTREAM_EJECTIONS, "host, path, reason, service, target"),
+    (LIMITED, "host, path, reason, service, target"),
     (SERVICE_REQUESTS, "code, service"),
     (SERVICE_SECONDS, "service"),
     (REDIRECTS, "code"),
@@ -357,7 +361,7 @@ mod tests {
     /// A name that stands somewhere else only would have no help, and nobody would find it.
     #[test]
     fn every_own_name_in_the_source_is_listed() {
-        let known: Vec<_> = OWN.iter().map(|own| own.name).collect();
+        let known: Vec<_> = OWN.iter().chain(TRAFFIC).map(|own| own.name).collect();
         let pattern = regex::Regex::new("\"(ferrio_[a-z0-9_]+)\"").unwrap();
         let mut folders = vec![std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")];
         let mut seen = 0;
