@@ -1,6 +1,7 @@
 //! The only code that knows every part: build, bind, run, drain.
 
 mod certificates;
+mod conditions;
 pub mod dev;
 mod dynamic;
 mod edge;
@@ -188,6 +189,7 @@ impl App {
         for listener in dynamic {
             listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
         }
+        tokio::spawn(upstream::probe(setup.live.clone(), setup.upstream.clone()));
         life.advance(Phase::Serving);
         orders.follow(live, tables, life.watch());
         notify.ready();

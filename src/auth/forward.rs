@@ -4,6 +4,7 @@
 //! goes to the client, so that it may ask for credentials or send somebody to a login page. Whatever goes wrong keeps the
 //! route closed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -13,10 +14,10 @@ use http::{Response, Uri};
 use http_body_util::BodyExt as _;
 
 use super::{ForwardConfig, Grant, Refusal, Request};
-use crate::upstream::{Effort, Endpoint, Exchange, Protocol, RequestBody, ResponseBody, TargetTls};
+use crate::upstream::{Effort, Endpoint, Exchange, Gate, Health, Protocol, RequestBody, ResponseBody, TargetTls};
 
 pub(super) struct Forward {
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     host: HeaderValue,
     path: PathAndQuery,
     timeout: Duration,
@@ -28,13 +29,15 @@ impl Forward {
     pub(super) fn new(number: usize, config: &ForwardConfig) -> Self {
         let tls = TargetTls { server_name: config.host.clone(), skip_verify: false };
         Self {
-            endpoint: Endpoint {
+            endpoint: Arc::new(Endpoint {
                 // Targets count upwards from 1.
                 id: u64::MAX - number as u64,
                 host: config.host.clone(),
                 port: config.port,
                 tls: config.tls.then_some(tls),
-            },
+                health: Health::default(),
+                gate: Gate::default(),
+            }),
             host: HeaderValue::from_str(&config.authority).unwrap_or(HeaderValue::from_static("auth")),
             path: PathAndQuery::try_from(config.path_and_query.as_str())
                 .unwrap_or_else(|_| PathAndQuery::from_static("/")),
@@ -78,6 +81,7 @@ impl Forward {
             endpoint: &self.endpoint,
             protocol: Protocol::Http1,
             preamble: &[],
+            times: request.pools.times(),
             effort: &effort,
         };
         let response = exchange.send(&asked, &RequestBody::empty()).await.map_err(|error| error.chain())?;

@@ -179,6 +179,10 @@ options! {
         "bytes in one head, both directions";
     proxy_maxtargetsize: i64 = "proxy.maxtargetsize", Kind::Size { min: 64, max: 64 << 20 }, "65536", OURS, Built,
         "bytes in one request target";
+    proxy_retrybudget: i64 = "proxy.retrybudget", Kind::Int { min: 0, max: 1000 }, "20", OURS, Built,
+        "retries that a route with retry= may have, in percent of its requests; a few per second are always allowed";
+    proxy_retrybuffer: i64 = "proxy.retrybuffer", Kind::Size { min: 0, max: 64 << 20 }, "65536", OURS, Built,
+        "bytes of a request body that are kept so that it can be sent again; larger ones are sent once";
     proxy_maxbody: i64 = "proxy.maxbody", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
         "bytes in the body of one request, unless its route says maxbody=; 0: no limit";
     proxy_websocket_idletimeout: i64 = "proxy.websocket.idletimeout", TIME, "0s", OURS, Built,

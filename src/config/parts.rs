@@ -244,6 +244,8 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
         grpc_max_received: u64::try_from(values.proxy_grpcmaxrxmsgsize).ok()?,
         grpc_max_sent: u64::try_from(values.proxy_grpcmaxtxmsgsize).ok()?,
         max_target_size: usize::try_from(values.proxy_maxtargetsize).ok()?,
+        retry_budget: u32::try_from(values.proxy_retrybudget).ok()?,
+        retry_buffer: usize::try_from(values.proxy_retrybuffer).ok()?,
         max_body: u64::try_from(values.proxy_maxbody).ok()?,
         websocket_idle_timeout: duration::positive(values.proxy_websocket_idletimeout),
         compression,

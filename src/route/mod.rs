@@ -54,7 +54,10 @@ pub use language::parse_text;
 pub use live::{LiveTable, Slot, Snapshot};
 pub use lookup::Candidates;
 pub(crate) use options::held;
-pub use options::{Conditions, HostOption, Named, Options, ProxyVersion, Rewrite};
+pub use options::{
+    Check, CheckKind, Conditions, Ejection, HostOption, Limits, Named, Options, ProxyVersion, Rate, RateKey, Rewrite,
+    Tries,
+};
 pub use redirect::Redirect;
 pub use table::Table;
 pub use tags::{parse_tags, parse_tags_with};

@@ -58,10 +58,10 @@ impl Route {
     }
 
     /// Does a request fulfil the conditions of the route? `path` is what the route was found by.
-    pub fn fits<B>(&self, request: &http::Request<B>, path: &[u8]) -> bool {
+    pub fn fits(&self, request: &http::request::Parts, path: &[u8]) -> bool {
         let Some(conditions) = &self.conditions else { return true };
         (!conditions.exact || self.is_whole(path))
-            && conditions.fit(request.method(), request.headers(), request.uri().query())
+            && conditions.fit(&request.method, &request.headers, request.uri.query())
     }
 
     /// Is there nothing behind the path of the route? Patterns are for whole paths anyway.

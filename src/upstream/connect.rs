@@ -14,15 +14,16 @@ use super::tls::{self, Alpn};
 use super::{Config, Error};
 use crate::net::Stream;
 
-/// Connects, within `proxy.dialtimeout` for name, TCP and TLS together.
+/// Connects, within `limit` (0: none) for name, TCP and TLS together.
 /// `preamble` is sent before anything else, TLS among it.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     tls: Option<(&TargetTls, Alpn)>,
     config: &Config,
+    limit: Duration,
     preamble: &[u8],
 ) -> Result<Stream, Error> {
-    within(config.dial_timeout, async {
+    within(limit, async {
         let mut stream = dial(endpoint).await.map_err(Error::Connect)?;
         set_options(&stream, config).map_err(Error::Connect)?;
         stream.write_all(preamble).await.map_err(Error::Connect)?;

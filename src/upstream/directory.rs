@@ -7,20 +7,49 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use super::budget::Budget;
+use super::gate::Gate;
+use super::health::{Ejected, Health, Moment, Verdict, moment};
 use crate::metrics::{Metrics, TargetSeries};
-use crate::route::{Destination, HostOption, Options, Route, Scheme, Target};
+use crate::route::{Destination, Ejection, HostOption, Options, Route, Scheme, Slot, Target};
 
-/// What a route remembers: whose turn it is.
+/// What a route remembers: whose turn it is, and its retries.
 #[derive(Debug, Default)]
 pub struct RouteState {
     turn: AtomicU64,
+    budget: OnceLock<Box<Budget>>,
+    in_flight: AtomicUsize,
+    /// The buckets of its rates, hung on by their owner.
+    pub buckets: Slot,
+}
+
+/// A request that is under way on a route with `routemaxconn`.
+#[derive(Debug)]
+pub struct OnRoute(Arc<RouteState>);
+
+impl Drop for OnRoute {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl RouteState {
     pub fn next_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// One request more on the route, unless there are as many as there may be.
+    pub fn enter(self: Arc<Self>, limit: usize) -> Option<OnRoute> {
+        let more = |count| (count < limit).then_some(count + 1);
+        let entered = self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        entered.is_ok().then(|| OnRoute(self))
+    }
+
+    /// How many retries it has had.
+    pub fn budget(&self) -> &Budget {
+        self.budget.get_or_init(Box::default)
     }
 }
 
@@ -34,9 +63,40 @@ pub struct TargetState {
     pub endpoint: Arc<Endpoint>,
     pub series: Arc<TargetSeries>,
     connections: AtomicUsize,
+    /// When it came to be.
+    since: Moment,
 }
 
 impl TargetState {
+    /// May it get a request that could go elsewhere? Not if it is ejected, or full.
+    pub fn available(&self) -> bool {
+        !self.is_ejected() && !self.is_full()
+    }
+
+    /// Passed over because of its failures.
+    pub fn is_ejected(&self) -> bool {
+        self.endpoint.health.is_ejected()
+    }
+
+    /// It has as many requests as it may have.
+    pub fn is_full(&self) -> bool {
+        let limit = self.options.limits.as_ref().and_then(|limits| limits.in_flight);
+        limit.is_some_and(|limit| self.endpoint.gate.is_full(limit))
+    }
+
+    /// The part of its share that it gets by now, 0 to 1: less than all during its slow start.
+    pub fn ramp(&self) -> f64 {
+        let Some(over) = self.options.slow_start else { return 1.0 };
+        let old = (moment() - self.since) as f64 / over.as_secs_f64() / 1000.0;
+        old.clamp(LEAST_RAMP, 1.0)
+    }
+
+    /// Takes note of what became of a try.
+    pub fn note(&self, verdict: Verdict) -> Option<Ejected> {
+        let rules = self.options.ejection.as_deref().unwrap_or_else(|| Ejection::usual());
+        self.endpoint.health.note(verdict, rules, moment)
+    }
+
     /// The set of pages for our own errors.
     pub fn page_set(&self) -> &str {
         self.options.error_pages.as_deref().unwrap_or(&self.host)
@@ -73,13 +133,16 @@ impl Drop for Entered {
 
 /// A place to connect to. Targets of several routes that lead to the same instance in the same way share one, and with
 /// it the pooled connections. Another service at the same address has its own.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Endpoint {
     /// Never used twice in a process.
     pub id: u64,
     pub host: String,
     pub port: u16,
     pub tls: Option<TargetTls>,
+    /// What requests of all workers have found out about it.
+    pub health: Health,
+    pub gate: Gate,
 }
 
 /// How TLS to a target is set up.
@@ -166,6 +229,7 @@ impl Directory {
             series: self.metrics.target(&target.service, &route.host, &route.path, &destination.text),
             destination,
             connections: AtomicUsize::new(0),
+            since: moment(),
         });
         self.targets.insert(identity, Arc::downgrade(&state));
         self.made += 1;
@@ -185,8 +249,14 @@ impl Directory {
         if let Some(endpoint) = self.endpoints.get(&key).and_then(Weak::upgrade) {
             return endpoint;
         }
-        let endpoint =
-            Arc::new(Endpoint { id: self.next_endpoint, host: key.host.clone(), port: key.port, tls: key.tls.clone() });
+        let endpoint = Arc::new(Endpoint {
+            id: self.next_endpoint,
+            host: key.host.clone(),
+            port: key.port,
+            tls: key.tls.clone(),
+            health: Health::default(),
+            gate: Gate::default(),
+        });
         self.next_endpoint += 1;
         self.endpoints.insert(key, Arc::downgrade(&endpoint));
         endpoint
@@ -208,6 +278,9 @@ fn server_name(target: &Target) -> String {
         _ => target.destination.host.clone(),
     }
 }
+
+/// A new target gets something from the first moment on, or it would never warm up.
+const LEAST_RAMP: f64 = 0.1;
 
 /// A name from a Host header without its port.
 fn host_of(authority: &str) -> &str {

@@ -1,24 +1,33 @@
 //! Talking to targets: state that outlives a table, connecting, keeping connections, exchanging a request for a response.
 
 mod allowance;
+mod budget;
 mod connect;
 mod directory;
 mod error;
 mod exchange;
+mod gate;
 mod h2;
+mod health;
 mod inbound;
+mod kept;
 mod pool;
+mod probe;
 mod response;
 mod tls;
 
 use std::time::Duration;
 
-pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
+pub use budget::Budget;
+pub use directory::{Directory, Endpoint, Entered, OnRoute, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
-pub use exchange::{Effort, Exchange, RequestBody, Upgraded};
+pub use exchange::{Effort, Exchange, RequestBody, Times, Upgraded};
+pub use gate::{Full, Gate, Permit};
 pub use h2::{Protocol, presentable};
+pub use health::{Ejected, Health, Moment, Reason, Verdict, moment};
 pub use inbound::{H2Inbound, Inbound};
 pub use pool::Pools;
+pub use probe::probe;
 pub use response::ResponseBody;
 pub use tls::prepare;
 

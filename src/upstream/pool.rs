@@ -11,7 +11,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use super::directory::Endpoint;
-use super::exchange::{Connection, RequestBody};
+use super::exchange::{Connection, RequestBody, Times};
 use super::h2::Lines;
 use super::tls::Alpn;
 use super::{Config, Error, connect};
@@ -38,12 +38,12 @@ impl Pools {
         Self(Rc::new(Inner { config, idle: RefCell::default(), lines: Lines::default() }))
     }
 
-    pub(super) fn lines(&self) -> &Lines {
-        &self.0.lines
-    }
-
     pub(super) fn config(&self) -> &Config {
         &self.0.config
+    }
+
+    pub(super) fn lines(&self) -> &Lines {
+        &self.0.lines
     }
 
     /// An idle connection that is still good, the most recently used first.
@@ -60,21 +60,39 @@ impl Pools {
 
     /// A connection for nobody else, with TLS if the endpoint asks for it. `preamble` is sent before anything else.
     pub async fn connect(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
-        self.connect_for(endpoint, Alpn::Silent, preamble).await
+        self.connect_for(endpoint, Alpn::Silent, preamble, self.0.config.dial_timeout).await
     }
 
-    /// As [`Self::connect`]. With TLS, what is spoken is agreed on.
-    pub(super) async fn connect_for(&self, endpoint: &Endpoint, alpn: Alpn, preamble: &[u8]) -> Result<Stream, Error> {
-        connect::connect(endpoint, endpoint.tls.as_ref().map(|tls| (tls, alpn)), &self.0.config, preamble).await
+    /// As [`Self::connect`], within `limit` (0: none). With TLS, what is spoken is agreed on.
+    pub(super) async fn connect_for(
+        &self,
+        endpoint: &Endpoint,
+        alpn: Alpn,
+        preamble: &[u8],
+        limit: Duration,
+    ) -> Result<Stream, Error> {
+        let tls = endpoint.tls.as_ref().map(|tls| (tls, alpn));
+        connect::connect(endpoint, tls, &self.0.config, limit, preamble).await
     }
 
     /// As [`Self::connect`], without TLS whatever the endpoint asks for.
     pub async fn connect_plain(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
-        connect::connect(endpoint, None, &self.0.config, preamble).await
+        connect::connect(endpoint, None, &self.0.config, self.0.config.dial_timeout, preamble).await
     }
 
-    pub(super) async fn fresh(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Connection, Error> {
-        let stream = self.connect(endpoint, preamble).await?;
+
+    /// The limits of an exchange where its route asks for nothing else.
+    pub fn times(&self) -> Times {
+        Times { connect: self.0.config.dial_timeout, head: self.0.config.response_header_timeout }
+    }
+
+    pub(super) async fn fresh(
+        &self,
+        endpoint: &Endpoint,
+        preamble: &[u8],
+        limit: Duration,
+    ) -> Result<Connection, Error> {
+        let stream = self.connect_for(endpoint, Alpn::Silent, preamble, limit).await?;
         self.http1(stream, endpoint, preamble.is_empty()).await
     }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, StatusCode};
 
 use super::answer::CLIENT_GONE;
 use super::facts::Facts;
+use super::limits::Held;
 use crate::access_log::Outcome;
 use crate::metrics::Shard;
 use crate::upstream::{Effort, TargetState};
@@ -22,6 +24,8 @@ pub(crate) struct Record {
     status: u16,
     /// Its status says nothing.
     upgraded: bool,
+    /// Given back when the request is over.
+    pub(crate) held: Held,
     /// `None`: there is no access log, or it is not for this request.
     facts: Option<Box<Facts>>,
 }
@@ -36,13 +40,31 @@ impl Record {
     ) -> Self {
         let begun = Instant::now();
         target.series.begin(shard);
-        Self { target: Some(target), shard, begun, deadline, status: CLIENT_GONE, upgraded: false, facts }
+        Self {
+            target: Some(target),
+            shard,
+            begun,
+            deadline,
+            status: CLIENT_GONE,
+            upgraded: false,
+            held: Held::default(),
+            facts,
+        }
     }
 
     /// A request that we answer.
     pub(crate) fn own(status: u16, outcome: Outcome, shard: Shard, mut facts: Box<Facts>) -> Self {
         facts.outcome = outcome;
-        Self { target: None, shard, begun: facts.begun, deadline: None, status, upgraded: false, facts: Some(facts) }
+        Self {
+            target: None,
+            shard,
+            begun: facts.begun,
+            deadline: None,
+            status,
+            upgraded: false,
+            held: Held::default(),
+            facts: Some(facts),
+        }
     }
 
     /// The response has begun. What ends it is not known yet.
@@ -50,6 +72,18 @@ impl Record {
         self.status = status;
         if let Some(facts) = &mut self.facts {
             facts.first_byte = Some(self.begun.elapsed());
+        }
+    }
+
+    /// It goes to another target now.
+    pub(crate) fn target(&mut self, target: Arc<TargetState>) {
+        self.target = Some(target);
+    }
+
+    /// As it goes to the target.
+    pub(crate) fn forwarded(&mut self, headers: &HeaderMap, target: &PathAndQuery, websocket: bool) {
+        if let Some(facts) = &mut self.facts {
+            facts.forwarded(headers, target, websocket);
         }
     }
 

@@ -10,6 +10,7 @@ use std::hash::BuildHasherDefault;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -80,10 +81,10 @@ struct Dial {
 
 /// A connection for a request of this exchange.
 pub(super) async fn find(exchange: &Exchange<'_>) -> Result<Found, Error> {
-    let Exchange { pools, endpoint, protocol, .. } = *exchange;
+    let Exchange { pools, endpoint, protocol, times, .. } = *exchange;
     let begun = Instant::now();
     if !exchange.preamble.is_empty() {
-        let opened = open(pools, endpoint, protocol, exchange.preamble).await;
+        let opened = open(pools, endpoint, protocol, exchange.preamble, times.connect).await;
         exchange.effort.connect.set(Some(begun.elapsed()));
         return match opened? {
             Opened::H2(line) => Ok(Found::Line(line.lease())),
@@ -98,7 +99,7 @@ pub(super) async fn find(exchange: &Exchange<'_>) -> Result<Found, Error> {
         if let Some(lease) = place.free() {
             return Ok(Found::Line(lease));
         }
-        let dialled = place.dial(pools, endpoint, protocol).await;
+        let dialled = place.dial(pools, endpoint, protocol, times.connect).await;
         exchange.effort.connect.set(Some(begun.elapsed()));
         dialled?;
     }
@@ -135,8 +136,14 @@ impl Place {
     }
 
     /// Waits for a new connection.
-    async fn dial(self: &Rc<Self>, pools: &Pools, endpoint: &Endpoint, protocol: Protocol) -> Result<(), Error> {
-        let dial = self.dial.borrow_mut().get_or_insert_with(|| self.start(pools, endpoint, protocol)).clone();
+    async fn dial(
+        self: &Rc<Self>,
+        pools: &Pools,
+        endpoint: &Arc<Endpoint>,
+        protocol: Protocol,
+        limit: Duration,
+    ) -> Result<(), Error> {
+        let dial = self.dial.borrow_mut().get_or_insert_with(|| self.start(pools, endpoint, protocol, limit)).clone();
         loop {
             if let Some(result) = dial.result.get() {
                 return match result {
@@ -150,11 +157,11 @@ impl Place {
     }
 
     /// In a task of its own, because others wait for it even when the request that began it goes away.
-    fn start(self: &Rc<Self>, pools: &Pools, endpoint: &Endpoint, protocol: Protocol) -> Rc<Dial> {
+    fn start(self: &Rc<Self>, pools: &Pools, endpoint: &Arc<Endpoint>, protocol: Protocol, limit: Duration) -> Rc<Dial> {
         let dial = Rc::new(Dial::default());
         let (place, pools, endpoint, ours) = (self.clone(), pools.clone(), endpoint.clone(), dial.clone());
         tokio::task::spawn_local(async move {
-            let result = match open(&pools, &endpoint, protocol, &[]).await {
+            let result = match open(&pools, &endpoint, protocol, &[], limit).await {
                 Ok(Opened::H2(line)) => {
                     place.lines.borrow_mut().push(line);
                     Ok(())
@@ -222,19 +229,25 @@ enum Opened {
     Http1(Stream),
 }
 
-/// Opens a connection, within `proxy.dialtimeout` for all that it takes until the target has said how many streams it
+/// Opens a connection, within `limit` (0: none) for all that it takes until the target has said how many streams it
 /// allows.
-async fn open(pools: &Pools, endpoint: &Endpoint, protocol: Protocol, preamble: &[u8]) -> Result<Opened, Error> {
+async fn open(
+    pools: &Pools,
+    endpoint: &Endpoint,
+    protocol: Protocol,
+    preamble: &[u8],
+    limit: Duration,
+) -> Result<Opened, Error> {
     let alpn = if protocol == Protocol::Either { Alpn::Either } else { Alpn::H2 };
     let opening = async {
-        let stream = pools.connect_for(endpoint, alpn, preamble).await?;
+        let stream = pools.connect_for(endpoint, alpn, preamble, limit).await?;
         // A target that was asked for HTTP/2 only and says nothing is believed to speak it, as gRPC servers without ALPN do.
         if protocol == Protocol::Either && endpoint.tls.is_some() && !stream.is_h2() {
             return Ok(Opened::Http1(stream));
         }
         start(pools, stream).await.map(Opened::H2)
     };
-    within(pools.config().dial_timeout, opening).await.unwrap_or(Err(Error::ConnectTimeout))
+    within(limit, opening).await.unwrap_or(Err(Error::ConnectTimeout))
 }
 
 async fn start(pools: &Pools, stream: Stream) -> Result<Line, Error> {
