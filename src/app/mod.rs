@@ -99,6 +99,7 @@ impl App {
         for source in &self.config.cert_sources {
             sources.insert(source.name.clone(), cert::start(source, &cert::Env::process()).await?);
         }
+        let shared = upstream::Shared::new(&self.config.upstream)?;
         let auth = Auth::start(&self.config.auth, &self.life.watch())?;
         let listeners: Vec<_> =
             self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
@@ -106,7 +107,9 @@ impl App {
         let edges = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
         let dynamic = self.dynamic.into_iter().map(|config| Dynamic::new(config, &sources));
         let dynamic = dynamic.collect::<Result<Vec<_>, _>>()?;
-        let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
+        let (strategy, sticky_key) = (&self.config.proxy.strategy, &self.config.upstream.sticky_key);
+        let directory = upstream::Directory::new(self.metrics.clone(), strategy, sticky_key);
+        let publisher = Arc::new(Publisher::new(self.live.clone(), directory));
         let tables = publisher.changes();
         let registry = tokio::select! {
             registry = registry::start(self.config.registry.clone(), publisher) => Arc::new(registry?),
@@ -124,6 +127,7 @@ impl App {
             pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;
         }
         tokio::spawn(publish_handshakes(edges, life.watch()));
+        tokio::spawn(shared.credentials.clone().watch());
         // Takes a moment, and must not take it from a worker.
         tokio::task::spawn_blocking(upstream::prepare);
         tracing::info!("Waiting for first routing table");
@@ -140,6 +144,7 @@ impl App {
             proxy: config.proxy.clone(),
             auth,
             upstream: config.upstream.clone(),
+            shared: shared.clone(),
             metrics,
             access_log: access_log.clone(),
             life: life.watch(),

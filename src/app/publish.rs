@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::metrics::Metrics;
 use crate::registry::Publish;
 use crate::route::{LiveTable, Route, Snapshot, Table};
 use crate::upstream::Directory;
@@ -18,8 +17,8 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(live: Arc<LiveTable>, metrics: Metrics) -> Self {
-        Self { live, directory: Mutex::new(Directory::new(metrics)), changed: watch::Sender::new(()) }
+    pub(super) fn new(live: Arc<LiveTable>, directory: Directory) -> Self {
+        Self { live, directory: Mutex::new(directory), changed: watch::Sender::new(()) }
     }
 }
 

@@ -8,6 +8,7 @@
 //! ```
 
 mod access;
+mod balance;
 mod builder;
 mod command;
 mod definition;
@@ -16,6 +17,7 @@ mod diff;
 mod edits;
 mod glob;
 mod host;
+mod known;
 mod language;
 mod listing;
 mod live;
@@ -39,16 +41,18 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use access::Access;
+pub use balance::{Conditions, HashKey, Strategy, stable_hash};
 pub use builder::{Builder, Built, Delta};
 pub use command::{Add, Command, Delete, SetWeight, Source};
 pub use definition::{Definition, parse_definitions, parse_json};
 pub use destination::{Destination, Scheme};
 pub use diff::diff;
 pub use edits::{Cors, Edits, HeaderEdits};
+pub use known::Known;
 pub use language::parse_text;
 pub use live::{LiveTable, Slot, Snapshot};
 pub use lookup::Candidates;
-pub use options::{HostOption, Options, ProxyVersion};
+pub use options::{Balance, HostOption, Mirror, Options, ProxyVersion, Reach, SameSite, Sticky};
 pub use redirect::Redirect;
 pub use table::Table;
 pub use tags::parse_tags;
@@ -151,24 +155,17 @@ pub enum Matcher {
     Glob,
 }
 
-/// How a target is chosen (`proxy.strategy`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strategy {
-    #[default]
-    Random,
-    RoundRobin,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub matcher: Matcher,
     /// Host patterns are globs (`glob.matching.disabled=false`).
     pub globs: bool,
+    pub known: Known,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { matcher: Matcher::Prefix, globs: true }
+        Self { matcher: Matcher::Prefix, globs: true, known: Known::default() }
     }
 }
 

@@ -4,6 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+mod balance;
+mod mirror;
+mod reach;
+mod sticky;
+
+pub use balance::Balance;
+pub use mirror::Mirror;
+pub use reach::Reach;
+pub use sticky::{SameSite, Sticky};
+
 use super::{Access, Edits, Redirect, path};
 
 /// Options of a target, raw and parsed.
@@ -29,6 +39,10 @@ pub struct Options {
     /// `idletimeout`: how long nothing may move on a connection or session; 0: for ever. `None`: as the listener says.
     pub idle_timeout: Option<Duration>,
     pub register: Option<Arc<str>>,
+    pub balance: Option<Box<Balance>>,
+    pub sticky: Option<Box<Sticky>>,
+    pub mirror: Option<Box<Mirror>>,
+    pub reach: Option<Box<Reach>>,
 }
 
 /// Of the PROXY protocol: a line of text, or binary with more facts.
@@ -61,6 +75,10 @@ impl Default for Options {
             proxy_protocol: None,
             idle_timeout: None,
             register: None,
+            balance: None,
+            sticky: None,
+            mirror: None,
+            reach: None,
         }
     }
 }
@@ -113,6 +131,10 @@ impl Options {
             },
             idle_timeout: filled("idletimeout").map(seconds).transpose()?,
             register: filled("register").map(Into::into),
+            balance: Balance::parse(&raw)?,
+            sticky: Sticky::parse(&raw)?,
+            mirror: Mirror::parse(&raw)?,
+            reach: Reach::parse(&raw)?,
             raw,
         };
         Ok((Arc::new(options), warning))

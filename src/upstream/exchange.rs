@@ -19,6 +19,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use super::directory::Endpoint;
+use super::term::Term;
 use super::{Error, Pools};
 use crate::net::Stream;
 
@@ -30,6 +31,7 @@ pub(super) struct Connection {
     pub(super) reused: bool,
     /// Not made for one client.
     pub(super) shared: bool,
+    pub(super) term: Term,
 }
 
 /// The client's body on its way to a target.

@@ -4,7 +4,12 @@ mod connect;
 mod directory;
 mod error;
 mod exchange;
+mod load;
 mod pool;
+mod resolve;
+mod services;
+mod sticky;
+mod term;
 mod tls;
 
 use std::time::Duration;
@@ -12,10 +17,14 @@ use std::time::Duration;
 pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
 pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Upgraded};
-pub use pool::Pools;
-pub use tls::prepare;
+pub use load::{Flight, Load, Tick};
+pub use pool::{Pools, Shared};
+pub use resolve::Resolver;
+pub use services::ServiceState;
+pub use sticky::Token;
+pub use tls::{BadFile, Credentials, TlsFiles, prepare};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// `proxy.dialtimeout`; 0: no limit.
     pub dial_timeout: Duration,
@@ -25,10 +34,20 @@ pub struct Config {
     pub keep_alive: Option<Duration>,
     /// `proxy.idleconntimeout`; 0: never.
     pub idle_timeout: Duration,
-    /// `proxy.maxconn`: idle connections kept per target.
+    /// `proxy.maxconn`: idle connections kept per target, by all workers together.
     pub max_idle: usize,
     /// Header lines in one response head.
     pub max_headers: usize,
     /// Bytes in one response head.
     pub max_header_size: usize,
+    /// `proxy.connmaxage`: a connection that is older gets no new requests; 0: no limit.
+    pub max_age: Duration,
+    /// `proxy.connmaxrequests`: requests on one connection; 0: no limit.
+    pub max_requests: u64,
+    /// `proxy.dnsttl`: how long the addresses of a name are used before it is looked up again.
+    pub names_for: Duration,
+    /// `proxy.targettls`
+    pub tls: Vec<TlsFiles>,
+    /// `proxy.stickykey`
+    pub sticky_key: Box<str>,
 }

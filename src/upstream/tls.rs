@@ -1,27 +1,157 @@
-//! TLS to targets: one client configuration that verifies and one that does not, shared by all workers.
+//! TLS to targets: whom to believe, who we are, what to speak.
+//!
+//! All workers share one client configuration for each way of doing it, and with it the sessions that can be resumed.
 
-use std::sync::{Arc, LazyLock};
+mod files;
 
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+pub use self::files::{BadFile, TlsFiles};
+use self::files::Loaded;
 use super::directory::TargetTls;
 
-/// The configuration for a target. No ALPN: these connections speak HTTP/1.1.
-pub(super) fn client_config(tls: &TargetTls) -> Arc<ClientConfig> {
-    if tls.skip_verify { UNVERIFIED.clone() } else { VERIFIED.clone() }
+/// Authorities and certificates by the names that routes have for them. One for the whole process.
+pub struct Credentials {
+    files: Vec<TlsFiles>,
+    current: ArcSwap<Generation>,
+}
+
+/// What was made of the files as they were at some time.
+struct Generation {
+    loaded: HashMap<Box<str>, Loaded>,
+    /// One for each way that some target is reached: few. Only data-plane threads that connect take the lock.
+    made: Mutex<HashMap<Way, Arc<ClientConfig>>>,
+}
+
+/// What a client configuration depends on.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Way {
+    skip_verify: bool,
+    authorities: Option<Arc<str>>,
+    certificate: Option<Arc<str>>,
+    alpn: Arc<[Arc<str>]>,
+}
+
+impl Default for Credentials {
+    fn default() -> Self {
+        Self { files: Vec::new(), current: ArcSwap::from_pointee(Generation::of(HashMap::new())) }
+    }
+}
+
+impl Credentials {
+    /// Reads all files.
+    pub fn load(files: Vec<TlsFiles>) -> Result<Self, BadFile> {
+        let loaded = read(&files)?;
+        Ok(Self { files, current: ArcSwap::from_pointee(Generation::of(loaded)) })
+    }
+
+    /// Reads files again when they have changed. What cannot be read leaves everything as it was. Never ends.
+    pub async fn watch(self: Arc<Self>) {
+        let mut seen: Vec<_> = self.files.iter().map(TlsFiles::stamps).collect();
+        while !self.files.is_empty() {
+            tokio::time::sleep(LOOK).await;
+            let this = self.clone();
+            let Ok(now) = tokio::task::spawn_blocking(move || this.files.iter().map(TlsFiles::stamps).collect()).await
+            else {
+                continue;
+            };
+            if now != seen {
+                seen = now;
+                self.reload();
+            }
+        }
+        std::future::pending().await
+    }
+
+    fn reload(&self) {
+        match read(&self.files) {
+            Ok(loaded) => {
+                self.current.store(Arc::new(Generation::of(loaded)));
+                tracing::info!("proxy.targettls: read again");
+            }
+            Err(error) => tracing::warn!("{error}; what was read before is used"),
+        }
+    }
+
+    /// The configuration for a target. An unknown name is an error: nothing less is believed in its place.
+    pub(super) fn client_config(&self, tls: &TargetTls) -> io::Result<Arc<ClientConfig>> {
+        let way = Way {
+            skip_verify: tls.skip_verify,
+            authorities: tls.authorities.clone(),
+            certificate: tls.certificate.clone(),
+            alpn: tls.alpn.clone(),
+        };
+        let generation = self.current.load();
+        let mut made = generation.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(config) = made.get(&way) {
+            return Ok(config.clone());
+        }
+        let config = Arc::new(generation.make(&way)?);
+        made.insert(way, config.clone());
+        Ok(config)
+    }
+}
+
+fn read(files: &[TlsFiles]) -> Result<HashMap<Box<str>, Loaded>, BadFile> {
+    let provider = provider();
+    files.iter().map(|files| Ok((files.name.clone(), files.load(&provider)?))).collect()
+}
+
+impl Generation {
+    fn of(loaded: HashMap<Box<str>, Loaded>) -> Self {
+        Self { loaded, made: Mutex::default() }
+    }
+
+    fn make(&self, way: &Way) -> io::Result<ClientConfig> {
+        let unknown = |what: &str, name: &str| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{what}={name} is not known in proxy.targettls"))
+        };
+        let builder = ClientConfig::builder();
+        let builder = match &way.authorities {
+            _ if way.skip_verify => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider())))
+            }
+            None => builder.with_webpki_verifier(VERIFIER.as_ref().map_err(|why| io::Error::other(why.clone()))?.clone()),
+            Some(name) => {
+                let roots = self.loaded.get(&**name).and_then(|loaded| loaded.roots.clone());
+                builder.with_root_certificates(roots.ok_or_else(|| unknown("cafile", name))?)
+            }
+        };
+        let mut config = match &way.certificate {
+            None => builder.with_no_client_auth(),
+            Some(name) => {
+                let key = self.loaded.get(&**name).and_then(|loaded| loaded.key.clone());
+                let key = key.ok_or_else(|| unknown("clientcert", name))?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
+            }
+        };
+        config.alpn_protocols = way.alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        Ok(config)
+    }
 }
 
 /// Reads the system's roots, which takes a while. Before the first worker runs; else it is done by the first TLS target.
 pub fn prepare() {
-    LazyLock::force(&VERIFIED);
-    LazyLock::force(&UNVERIFIED);
+    LazyLock::force(&VERIFIER);
 }
 
-/// The system's roots, read when the first TLS target is connected to.
-static VERIFIED: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
+fn provider() -> Arc<CryptoProvider> {
+    CryptoProvider::get_default().expect("the provider is installed first thing in main").clone()
+}
+
+/// Believes the system's roots, read when the first TLS target is connected to.
+static VERIFIER: LazyLock<Result<Arc<WebPkiServerVerifier>, String>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     let loaded = rustls_native_certs::load_native_certs();
     for error in &loaded.errors {
@@ -30,21 +160,15 @@ static VERIFIED: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
         tracing::warn!(
-            "the system has no root certificates: targets with TLS are refused unless they have tlsskipverify=true"
+            "the system has no root certificates: targets with TLS are refused unless they have cafile= or tlsskipverify=true"
         );
+        return Err("the system has no root certificates".to_owned());
     }
-    Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+    WebPkiServerVerifier::builder(Arc::new(roots)).build().map_err(|error| error.to_string())
 });
 
-static UNVERIFIED: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
-    let provider = CryptoProvider::get_default().expect("the provider is installed first thing in main").clone();
-    Arc::new(
-        ClientConfig::builder()
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-            .with_no_client_auth(),
-    )
-});
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// `tlsskipverify=true`: any certificate will do, but the peer must prove that it holds its key.
 #[derive(Debug)]

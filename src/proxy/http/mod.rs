@@ -250,7 +250,7 @@ impl Client {
             // One target needs no turn, unless it is shut out by its weight.
             return (only.share > 0.0).then_some(only);
         }
-        let turn = match (self.worker.config.strategy, route.state.get::<RouteState>()) {
+        let turn = match (&self.worker.config.strategy, route.state.get::<RouteState>()) {
             (Strategy::RoundRobin, Some(state)) => Turn::Nth(state.next_turn()),
             _ => Turn::Random(fastrand::u64(..)),
         };

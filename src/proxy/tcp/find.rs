@@ -33,7 +33,7 @@ impl Worker {
         let snapshot = self.live.load();
         match keys.iter().find_map(|key| snapshot.table.tcp(key)) {
             None => Found::Nothing,
-            Some(route) => choose(route, self.strategy, client),
+            Some(route) => choose(route, &self.strategy, client),
         }
     }
 
@@ -41,12 +41,12 @@ impl Worker {
     pub(crate) fn find_udp(&self, key: &str, client: IpAddr) -> Found {
         match self.live.load().table.udp(key) {
             None => Found::Nothing,
-            Some(route) => choose(route, self.strategy, client),
+            Some(route) => choose(route, &self.strategy, client),
         }
     }
 }
 
-fn choose(route: &Route, strategy: Strategy, client: IpAddr) -> Found {
+fn choose(route: &Route, strategy: &Strategy, client: IpAddr) -> Found {
     let state = |target: &Target| target.state.share::<TargetState>();
     let turn = match (strategy, route.state.get::<RouteState>()) {
         (Strategy::RoundRobin, Some(state)) => Turn::Nth(state.next_turn()),

@@ -1,0 +1,186 @@
+//! Targets of one priority, and the choice between them.
+
+use super::rendezvous::{Race, limit};
+use super::{Conditions, Strategy};
+use crate::route::turn::Turns;
+use crate::route::weight::shares;
+use crate::route::{Target, Turn, Weight};
+
+/// The targets of a route that have the same priority.
+#[derive(Debug)]
+pub(in crate::route) struct Group {
+    turns: Turns,
+    /// Those that have a share, by their index in the route.
+    members: Box<[u32]>,
+    /// All shares are the same.
+    equal: bool,
+}
+
+impl Group {
+    /// Orders targets by priority and gives them their shares, which are those of their group.
+    pub(in crate::route) fn divide(targets: &mut [Target]) -> Box<[Self]> {
+        let mut priorities: Vec<u32> = targets.iter().map(Target::priority).collect();
+        priorities.sort_unstable();
+        priorities.dedup();
+        priorities.into_iter().map(|priority| Self::new(priority, targets)).collect()
+    }
+
+    fn new(priority: u32, targets: &mut [Target]) -> Self {
+        let inside = |target: &Target| target.priority() == priority;
+        let weights: Vec<Weight> = targets.iter().filter(|target| inside(target)).map(|target| target.weight).collect();
+        for (target, share) in targets.iter_mut().filter(|target| inside(target)).zip(shares(&weights)) {
+            target.share = share;
+        }
+        let all: Vec<f64> = targets.iter().map(|target| if inside(target) { target.share } else { 0.0 }).collect();
+        let turns = Turns::new(&all);
+        let members = (0..).zip(&all).filter(|(_, share)| **share > 0.0).map(|(index, _)| index).collect();
+        Self { equal: !matches!(turns, Turns::Weighted(_)), turns, members }
+    }
+
+    /// By weight alone, whoever is usable.
+    pub(in crate::route) fn pick(&self, turn: Turn) -> Option<usize> {
+        self.turns.pick(turn)
+    }
+
+    /// `None` if no target of the group is usable. `key` is for [`Strategy::Hash`]; without one the choice is random.
+    pub(in crate::route) fn choose(
+        &self,
+        targets: &[Target],
+        strategy: &Strategy,
+        key: Option<u64>,
+        conditions: &impl Conditions,
+    ) -> Option<usize> {
+        match (strategy, key) {
+            (Strategy::Random, _) | (Strategy::Hash(_), None) => self.draw(targets, conditions),
+            (Strategy::RoundRobin, _) => self.next(targets, conditions),
+            (Strategy::TwoChoices, _) => self.better_of_two(targets, conditions),
+            (Strategy::Least, _) => self.least(targets, conditions),
+            (Strategy::Hash(_), Some(key)) => self.hashed(targets, key, conditions),
+        }
+    }
+
+    /// At random, by weight. With few that are not usable, going on drawing keeps the weights exactly and costs least.
+    fn draw(&self, targets: &[Target], conditions: &impl Conditions) -> Option<usize> {
+        for _ in 0..DRAWS {
+            let index = self.turns.pick(Turn::Random(conditions.random()))?;
+            if conditions.usable(index) {
+                return Some(index);
+            }
+        }
+        self.draw_usable(targets, conditions, None)
+    }
+
+    /// At random, by weight, from those that are usable and not `but`.
+    fn draw_usable(&self, targets: &[Target], conditions: &impl Conditions, but: Option<usize>) -> Option<usize> {
+        let usable = || self.members().filter(|index| Some(*index) != but && conditions.usable(*index));
+        let sum: f64 = usable().map(|index| targets[index].share).sum();
+        let mut left = fraction(conditions.random()) * sum;
+        let mut last = None;
+        for index in usable() {
+            last = Some(index);
+            left -= targets[index].share;
+            if left < 0.0 {
+                break;
+            }
+        }
+        last
+    }
+
+    fn next(&self, targets: &[Target], conditions: &impl Conditions) -> Option<usize> {
+        for _ in 0..TURNS {
+            let index = self.turns.pick(Turn::Nth(conditions.turn()))?;
+            if conditions.usable(index) {
+                return Some(index);
+            }
+        }
+        self.draw_usable(targets, conditions, None)
+    }
+
+    /// The first of two different ones that are drawn by weight, unless the second is clearly better. So the weights
+    /// decide while there is little to do, and load and latency when there is more.
+    fn better_of_two(&self, targets: &[Target], conditions: &impl Conditions) -> Option<usize> {
+        let first = self.draw(targets, conditions)?;
+        let Some(second) = self.another(targets, first, conditions) else { return Some(first) };
+        let [a, b] = [first, second].map(|index| (conditions.latency(index), self.pressure(targets, index, conditions)));
+        let (cost, other) = if a.0 > 0.0 && b.0 > 0.0 { (a.0 * a.1, b.0 * b.1) } else { (a.1, b.1) };
+        Some(if other * CLEARLY < cost { second } else { first })
+    }
+
+    fn another(&self, targets: &[Target], first: usize, conditions: &impl Conditions) -> Option<usize> {
+        if self.members.len() < 2 {
+            return None;
+        }
+        for _ in 0..DRAWS {
+            let index = self.turns.pick(Turn::Random(conditions.random()))?;
+            if index != first && conditions.usable(index) {
+                return Some(index);
+            }
+        }
+        self.draw_usable(targets, conditions, Some(first))
+    }
+
+    /// How many requests wait in front of a new one, measured by what the target is good for.
+    fn pressure(&self, targets: &[Target], index: usize, conditions: &impl Conditions) -> f64 {
+        let strength = targets[index].share * self.members.len() as f64;
+        1.0 + f64::from(conditions.in_flight(index)) / strength
+    }
+
+    /// The fewest in flight for its share; of equals one that is drawn by weight.
+    fn least(&self, targets: &[Target], conditions: &impl Conditions) -> Option<usize> {
+        let first = self.draw(targets, conditions)?;
+        let load = |index: usize| f64::from(conditions.in_flight(index)) / targets[index].share;
+        let (mut best, mut lowest) = (first, load(first));
+        // Begins at the drawn one, so that equals behind a busy one get the same chance each.
+        let at = self.members.partition_point(|index| (*index as usize) < first);
+        let (before, behind) = self.members.split_at(at);
+        for index in behind.iter().chain(before).map(|index| *index as usize).take(LOOKED_AT) {
+            if lowest == 0.0 {
+                break;
+            }
+            if load(index) < lowest && conditions.usable(index) {
+                (best, lowest) = (index, load(index));
+            }
+        }
+        Some(best)
+    }
+
+    /// The winner of the race for this key. If that one has much more to do than its share, the next one that has not.
+    fn hashed(&self, targets: &[Target], key: u64, conditions: &impl Conditions) -> Option<usize> {
+        let mut race = Race::new(key, self.equal);
+        let (mut requests, mut sum) = (1, 0.0);
+        for index in self.members().filter(|index| conditions.usable(*index)) {
+            race.enter(index, targets[index].place(), targets[index].share);
+            requests += u64::from(conditions.in_flight(index));
+            sum += targets[index].share;
+        }
+        let winner = race.winner()?;
+        let free = |index: usize| u64::from(conditions.in_flight(index)) < limit(requests, targets[index].share / sum);
+        if free(winner) {
+            return Some(winner);
+        }
+        let mut race = Race::new(key, self.equal);
+        for index in self.members().filter(|index| conditions.usable(*index) && free(*index)) {
+            race.enter(index, targets[index].place(), targets[index].share);
+        }
+        // Counts may move between the two looks, so that nobody is free any more.
+        race.winner().or(Some(winner))
+    }
+
+    fn members(&self) -> impl Iterator<Item = usize> {
+        self.members.iter().map(|index| *index as usize)
+    }
+}
+
+/// From 0 up to, but without, 1.
+fn fraction(random: u64) -> f64 {
+    (random >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Even with half of the targets not usable, all of these miss once in 256 times.
+const DRAWS: usize = 8;
+/// More would let a request take the turns of many others.
+const TURNS: usize = 3;
+/// With differences in latency below a quarter, following them would only make herds.
+const CLEARLY: f64 = 1.25;
+/// From here on the fewest of some is as good as the fewest of all, and cheaper.
+const LOOKED_AT: usize = 256;
