@@ -296,6 +296,8 @@ options! {
         "check states that count as good";
     registry_consul_checks_required: String = "registry.consul.checksRequired", Text, "one", "1.5.9", Built,
         "one or all checks of an instance must be good";
+    registry_consul_keepunhealthy: bool = "registry.consul.keepunhealthy", Bool, "false", OURS, Built,
+        "a service whose instances are all unhealthy keeps its routes, which answer 503 instead of leaving the table";
     registry_consul_service_monitors: i64 = "registry.consul.serviceMonitors", INT, "1", "1.5.11", Built,
         "services that are asked for at once";
     registry_consul_pollinterval: i64 = "registry.consul.pollinterval", ANY_TIME, "0s", "1.5.14", Built,

@@ -13,7 +13,9 @@ use super::settings::Settings;
 use super::sockaddr::{self, Interface};
 use super::suggest::near;
 use super::template::{self, PrefixScope};
-use super::{Config, Level, Log, agent, auth, bgp, certificates, compression, duration, json, kind, number, pending, targets};
+use super::{
+    Config, Level, Log, agent, auth, bgp, certificates, compression, duration, json, kind, number, pending, targets,
+};
 
 /// What the configuration takes from the machine.
 pub(crate) struct Machine {

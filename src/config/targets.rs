@@ -71,12 +71,9 @@ pub(crate) fn unix(settings: &mut Settings) -> Vec<Box<str>> {
 
 /// What the routing table is to know about it.
 pub(crate) fn known(tls: &[TlsFiles], sockets: Vec<Box<str>>) -> Known {
-    let names = |has: fn(&TlsFiles) -> bool| tls.iter().filter(|files| has(files)).map(|files| files.name.clone()).collect();
-    Known {
-        authorities: names(|files| files.ca.is_some()),
-        certificates: names(|files| files.cert.is_some()),
-        sockets,
-    }
+    let names =
+        |has: fn(&TlsFiles) -> bool| tls.iter().filter(|files| has(files)).map(|files| files.name.clone()).collect();
+    Known { authorities: names(|files| files.ca.is_some()), certificates: names(|files| files.cert.is_some()), sockets }
 }
 
 const TLS: &str = "proxy.targettls";

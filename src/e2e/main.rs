@@ -4,11 +4,13 @@
 mod testing;
 
 mod access_log;
+mod choosing;
 mod consul;
 mod headers;
 mod parsing;
 mod policy;
 mod proxy;
+mod reaching;
 mod readme;
 mod reports;
 mod routing;

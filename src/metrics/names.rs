@@ -32,6 +32,14 @@ pub const TCP_SNI_CONN_FAIL: &str = "tcp_sni.connfail";
 /// As `tcp.noroute`.
 pub const TCP_SNI_NO_ROUTE: &str = "tcp_sni.noroute";
 
+/// Counter {host, path, reason, service, target}: tries at a target that failed.
+pub const UPSTREAM_ERRORS: &str = "ferrio_upstream_errors_total";
+/// Counter {host, path, reason, service, target}: requests that were sent again, to this target.
+pub const UPSTREAM_RETRIES: &str = "ferrio_upstream_retries_total";
+/// Counter {host, path, reason, service, target}: how often a target began to be passed over.
+pub const UPSTREAM_EJECTIONS: &str = "ferrio_upstream_ejections_total";
+/// Counter {host, path, reason, service, target}: requests that a limit refused.
+pub const LIMITED: &str = "ferrio_limited_total";
 /// Counter {source}: failed reads of a route source.
 pub const REGISTRY_ERRORS: &str = "ferrio_registry_errors_total";
 /// Gauge {source}: 1 while a route source does not answer.
@@ -73,6 +81,9 @@ pub const OBSERVATIONS_DROPPED: &str = "ferrio_metrics_observations_dropped_tota
 /// Counter: targets that share a series because there are too many label sets.
 pub const SERIES_OVERFLOW: &str = "ferrio_metrics_series_overflow_total";
 
+/// Counter {service, result}: copies of requests (`mirror=`).
+pub const MIRRORED: &str = "ferrio_mirror_requests_total";
+
 /// What the facade needs to know about one of our own series.
 pub struct Own {
     pub name: &'static str,
@@ -89,6 +100,10 @@ pub enum Kind {
 
 /// Our own series with their help texts.
 pub const OWN: &[Own] = &[
+    Own { name: UPSTREAM_ERRORS, kind: Kind::Counter, help: "Tries at a target that failed." },
+    Own { name: UPSTREAM_RETRIES, kind: Kind::Counter, help: "Requests that were sent again, to this target." },
+    Own { name: UPSTREAM_EJECTIONS, kind: Kind::Counter, help: "How often a target began to be passed over." },
+    Own { name: LIMITED, kind: Kind::Counter, help: "Requests that a limit refused." },
     Own { name: REGISTRY_ERRORS, kind: Kind::Counter, help: "Failed reads of a route source." },
     Own { name: REGISTRY_FAILING, kind: Kind::Gauge, help: "1 while the route source does not answer." },
     Own { name: REGISTRY_REJECTS, kind: Kind::Gauge, help: "Route tags and override lines that could not be used." },
@@ -111,6 +126,7 @@ pub const OWN: &[Own] = &[
     Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
     Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },
     Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, help: "Lines of the access log that were lost." },
+    Own { name: MIRRORED, kind: Kind::Counter, help: "Copies of requests for another service." },
     Own { name: OBSERVATIONS_DROPPED, kind: Kind::Counter, help: "Observations that exporters that push have missed." },
     Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
 ];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::exposition::Writer;
 use super::series::Sample;
 use super::targets::{Labels, Report};
+use super::troubles::Trouble;
 use super::{Inner, TcpSeries, names};
 
 /// The names of the families, with prefix and subsystem.
@@ -57,6 +58,24 @@ pub(super) fn write(inner: &Inner, writer: &mut Writer) {
     write_tcp(writer, &names.tcp_sni, &inner.tcp_sni);
     writer.family(&names.websockets, "gauge", "");
     writer.sample(&names.websockets, &[], inner.http.websockets.get().max(0) as f64);
+}
+
+/// Our own families about targets that give trouble; see [`Trouble`].
+pub(super) fn write_troubles(inner: &Inner, writer: &mut Writer) {
+    let troubles = inner.targets.report().troubles;
+    for kind in Trouble::ALL {
+        let mut begun = false;
+        for (labels, counts) in &troubles {
+            for (_, reason, count) in counts.iter().filter(|(of, _, _)| *of == kind) {
+                if !begun {
+                    writer.family(kind.name(), "counter", kind.help());
+                    begun = true;
+                }
+                let [host, path, service, target] = pairs(labels);
+                writer.sample(kind.name(), &[host, path, ("reason", reason), service, target], *count as f64);
+            }
+        }
+    }
 }
 
 fn write_redirects(inner: &Inner, writer: &mut Writer) {

@@ -1,12 +1,14 @@
 //! Answering for a target.
 
 pub mod http;
+mod note;
 mod preamble;
 pub mod tcp;
 pub mod udp;
 
 use std::time::Duration;
 
+use self::note::note;
 use self::preamble::preamble;
 
 /// What the HTTP proxy does beside forwarding.

@@ -66,6 +66,8 @@ pub struct ConsulConfig {
     pub service_status: Vec<String>,
     /// All checks of an instance must be good (`checksRequired=all`), not just one.
     pub checks_all: bool,
+    /// `registry.consul.keepunhealthy`: a service without a healthy instance keeps its routes, which answer 503.
+    pub keep_unhealthy: bool,
     /// Queries for services under way at once.
     pub service_monitors: usize,
     /// 0: blocking queries.

@@ -106,8 +106,12 @@ impl Builder {
         }
         let removed = old[head..old.len() - tail].to_vec();
         let count = entries.len() - head - tail;
-        let added: Vec<_> =
-            entries.into_iter().skip(head).take(count).map(|entry| Arc::new(Prepared::new(entry, &self.settings.known))).collect();
+        let added: Vec<_> = entries
+            .into_iter()
+            .skip(head)
+            .take(count)
+            .map(|entry| Arc::new(Prepared::new(entry, &self.settings.known)))
+            .collect();
         let now = [&old[..head], &added, &old[old.len() - tail..]].concat();
 
         for prepared in &removed {

@@ -136,7 +136,9 @@ impl Destination {
         // An empty authority may be written, as in file:///path (RFC 8089).
         let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
         if !path.starts_with('/') || path.ends_with('/') || path.len() > MAX_SOCKET {
-            return Err(format!("a socket is written unix:/run/app.sock, with at most {MAX_SOCKET} bytes behind the colon"));
+            return Err(format!(
+                "a socket is written unix:/run/app.sock, with at most {MAX_SOCKET} bytes behind the colon"
+            ));
         }
         Ok(Self {
             text: format!("unix:{path}"),

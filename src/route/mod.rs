@@ -52,7 +52,7 @@ pub use known::Known;
 pub use language::parse_text;
 pub use live::{LiveTable, Slot, Snapshot};
 pub use lookup::Candidates;
-pub use options::{Balance, HostOption, Mirror, Options, ProxyVersion, Reach, SameSite, Sticky};
+pub use options::{Balance, Ejection, HostOption, Mirror, Options, ProxyVersion, Reach, SameSite, Sticky, Tries};
 pub use redirect::Redirect;
 pub use table::Table;
 pub use tags::parse_tags;
@@ -141,6 +141,8 @@ pub struct Instance {
     pub address: String,
     pub port: u16,
     pub tags: Vec<String>,
+    /// It is known and must not get anything: its routes are there with weight 0.
+    pub down: bool,
 }
 
 /// How request paths are compared with route paths (`proxy.matcher`).

@@ -1,19 +1,22 @@
 //! Options of a target, as written and as what they mean.
 
+mod balance;
+mod ejection;
+mod mirror;
+mod reach;
+mod sticky;
+mod tries;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-mod balance;
-mod mirror;
-mod reach;
-mod sticky;
-
-pub use balance::Balance;
-pub use mirror::Mirror;
-pub use reach::Reach;
-pub use sticky::{SameSite, Sticky};
-
+pub use self::balance::Balance;
+pub use self::ejection::Ejection;
+pub use self::mirror::Mirror;
+pub use self::reach::Reach;
+pub use self::sticky::{SameSite, Sticky};
+pub use self::tries::Tries;
 use super::{Access, Edits, Redirect, path};
 
 /// Options of a target, raw and parsed.
@@ -38,6 +41,12 @@ pub struct Options {
     pub proxy_protocol: Option<ProxyVersion>,
     /// `idletimeout`: how long nothing may move on a connection or session; 0: for ever. `None`: as the listener says.
     pub idle_timeout: Option<Duration>,
+    /// How hard a response is tried for; `None`: as usual.
+    pub tries: Option<Box<Tries>>,
+    /// When the target is passed over; `None`: as usual. See [`Ejection::usual`].
+    pub ejection: Option<Box<Ejection>>,
+    /// `slowstart`: the time in which a new target comes to its full share; `None`: at once.
+    pub slow_start: Option<Duration>,
     pub register: Option<Arc<str>>,
     pub balance: Option<Box<Balance>>,
     pub sticky: Option<Box<Sticky>>,
@@ -74,6 +83,9 @@ impl Default for Options {
             tls_skip_verify: false,
             proxy_protocol: None,
             idle_timeout: None,
+            tries: None,
+            ejection: None,
+            slow_start: None,
             register: None,
             balance: None,
             sticky: None,
@@ -129,7 +141,13 @@ impl Options {
                 Some("v2") => Some(ProxyVersion::V2),
                 _ => None,
             },
-            idle_timeout: filled("idletimeout").map(seconds).transpose()?,
+            idle_timeout: filled("idletimeout").map(|text| time("idletimeout", text)).transpose()?,
+            tries: Tries::parse(&raw)?,
+            ejection: Ejection::parse(&raw)?,
+            slow_start: given("slowstart")
+                .map(|text| time("slowstart", text))
+                .transpose()?
+                .filter(|time| !time.is_zero()),
             register: filled("register").map(Into::into),
             balance: Balance::parse(&raw)?,
             sticky: Sticky::parse(&raw)?,
@@ -152,8 +170,8 @@ pub(super) fn pair(option: &str) -> (String, String) {
 }
 
 /// `500ms`, `30s`, `5m`, `1h`, or `0`.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("idletimeout={text:?} is no time; write a number with a unit, as in 500ms, 30s, 5m, 1h");
+fn time(key: &str, text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{key}={text:?} is no time; write a number with a unit, as in 500ms, 30s, 5m, 1h");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let number: u32 = number.parse().map_err(|_| wrong())?;

@@ -38,15 +38,32 @@ impl Route {
     ) -> Self {
         let groups = Group::divide(&mut targets);
         let identity = wide_hash(&(class, &host, &path));
-        let first = |has: fn(&Options) -> bool| targets.iter().map(|t| &t.options).find(|options| has(options)).cloned();
+        let first =
+            |has: fn(&Options) -> bool| targets.iter().map(|t| &t.options).find(|options| has(options)).cloned();
         let strategy = first(|options| options.balance.as_ref().is_some_and(|balance| balance.strategy.is_some()));
         let sticky = first(|options| options.sticky.is_some());
-        Self { class, host, path, targets: targets.into(), state: Slot::default(), groups, strategy, sticky, glob, identity }
+        Self {
+            class,
+            host,
+            path,
+            targets: targets.into(),
+            state: Slot::default(),
+            groups,
+            strategy,
+            sticky,
+            glob,
+            identity,
+        }
     }
 
     /// The target whose turn it is by weight, of the first priority. `None` if every target is excluded by `weight 0`.
     pub fn pick(&self, turn: Turn) -> Option<&Target> {
         self.groups.iter().find_map(|group| group.pick(turn)).map(|index| &self.targets[index])
+    }
+
+    /// Has it targets of several priorities?
+    pub fn has_priorities(&self) -> bool {
+        self.groups.len() > 1
     }
 
     /// The index of the best target under these conditions: of the first priority of which any is usable. `None` if none
@@ -117,7 +134,7 @@ impl Target {
     }
 
     /// Lower ones are asked first.
-    pub(super) fn priority(&self) -> u32 {
+    pub fn priority(&self) -> u32 {
         self.options.balance.as_ref().map_or(0, |balance| balance.priority)
     }
 

@@ -55,6 +55,7 @@ fn named_instance(service: &str, address: &str, tags: &[&str]) -> Instance {
         address: address.to_owned(),
         port: 2222,
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        down: false,
     }
 }
 

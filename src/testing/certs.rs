@@ -100,6 +100,20 @@ impl Ca {
         Arc::new(config)
     }
 
+    /// A server that speaks only to those who show a certificate of this authority.
+    pub(crate) fn mutual_server(&self, leaf: &Leaf) -> Arc<ServerConfig> {
+        let clients = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots()), provider())
+            .build()
+            .expect("one authority");
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has both versions")
+            .with_client_cert_verifier(clients)
+            .with_single_cert(leaf.chain(), leaf.key())
+            .expect("a key that fits");
+        Arc::new(config)
+    }
+
     fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots

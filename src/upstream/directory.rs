@@ -11,10 +11,11 @@ use std::sync::{Arc, Weak};
 
 use aws_lc_rs::hmac;
 
+use super::health::{Ejected, Health, Moment, Verdict, moment};
 use super::term::Kept;
 use super::{Load, ServiceState, Token, sticky};
 use crate::metrics::{Metrics, TargetSeries};
-use crate::route::{Destination, HostOption, Options, Route, Scheme, Strategy, Target};
+use crate::route::{Destination, Ejection, HostOption, Options, Route, Scheme, Strategy, Target};
 
 /// What a route remembers: whose turn it is.
 #[derive(Debug, Default)]
@@ -41,9 +42,39 @@ pub struct TargetState {
     /// Who gets copies of its requests.
     pub mirror: Option<Arc<ServiceState>>,
     connections: AtomicUsize,
+    /// When it came to be.
+    since: Moment,
 }
 
 impl TargetState {
+    /// May it get a request that could go elsewhere? Not if it is ejected, or full.
+    pub fn available(&self) -> bool {
+        !self.is_ejected() && !self.is_full()
+    }
+
+    /// Passed over because of its failures.
+    pub fn is_ejected(&self) -> bool {
+        self.endpoint.health.is_ejected()
+    }
+
+    /// It has as many requests as it may have.
+    pub fn is_full(&self) -> bool {
+        false
+    }
+
+    /// The part of its share that it gets by now, 0 to 1: less than all during its slow start.
+    pub fn ramp(&self) -> f64 {
+        let Some(over) = self.options.slow_start else { return 1.0 };
+        let old = (moment() - self.since) as f64 / over.as_secs_f64() / 1000.0;
+        old.clamp(LEAST_RAMP, 1.0)
+    }
+
+    /// Takes note of what became of a try.
+    pub fn note(&self, verdict: Verdict) -> Option<Ejected> {
+        let rules = self.options.ejection.as_deref().unwrap_or_else(|| Ejection::usual());
+        self.endpoint.health.note(verdict, rules, moment)
+    }
+
     /// Counts one connection or session until the guard is dropped.
     pub fn enter(self: Arc<Self>) -> Entered {
         self.connections.fetch_add(1, Ordering::Relaxed);
@@ -84,13 +115,16 @@ pub struct Endpoint {
     pub tls: Option<TargetTls>,
     /// The path of a Unix socket, which is then connected to instead.
     pub socket: Option<Box<str>>,
+    /// What requests of all workers have found out about it.
+    pub health: Health,
     pub(super) kept: Arc<Kept>,
 }
 
 impl Endpoint {
     /// `id`: see there.
     pub fn new(id: u64, host: &str, port: u16, tls: Option<TargetTls>) -> Self {
-        Self { id, host: host.to_owned(), port, tls, socket: None, kept: Arc::default() }
+        let (health, kept) = Default::default();
+        Self { id, host: host.to_owned(), port, tls, socket: None, health, kept }
     }
 }
 
@@ -212,6 +246,7 @@ impl Directory {
             token: target.options.sticky.is_some().then(|| Token::of(target, &self.sticky_key)),
             mirror: target.options.mirror.as_ref().map(|mirror| self.service(&mirror.service)),
             connections: AtomicUsize::new(0),
+            since: moment(),
         });
         if let Some(service) = self.services.get(&state.service).and_then(Weak::upgrade) {
             service.join(&state);
@@ -280,6 +315,8 @@ fn tls_of(target: &Target) -> TargetTls {
         alpn: reach.map(|reach| reach.alpn.clone()).unwrap_or_default(),
     }
 }
+/// A new target gets something from the first moment on, or it would never warm up.
+const LEAST_RAMP: f64 = 0.1;
 
 /// A name from a Host header without its port.
 fn host_of(authority: &str) -> &str {

@@ -50,7 +50,8 @@ mod tests {
     #[test]
     fn tokens_are_opaque_and_the_same_everywhere() {
         let mut builder = Builder::new(Settings::default());
-        let text = "route add a / http://10.0.0.1:80/\nroute add a / http://10.0.0.2:80/\nroute add b / http://10.0.0.1:80/";
+        let text =
+            "route add a / http://10.0.0.1:80/\nroute add a / http://10.0.0.2:80/\nroute add b / http://10.0.0.1:80/";
         builder.manual(parse_text(text, |line| Origin::Static { line }).entries);
         let table = builder.build().table;
         let all = |secret: &str| -> Vec<String> {

@@ -17,8 +17,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-pub use self::files::{BadFile, TlsFiles};
 use self::files::Loaded;
+pub use self::files::{BadFile, TlsFiles};
 use super::directory::TargetTls;
 
 /// Authorities and certificates by the names that routes have for them. One for the whole process.
@@ -122,7 +122,9 @@ impl Generation {
             _ if way.skip_verify => {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider())))
             }
-            None => builder.with_webpki_verifier(VERIFIER.as_ref().map_err(|why| io::Error::other(why.clone()))?.clone()),
+            None => {
+                builder.with_webpki_verifier(VERIFIER.as_ref().map_err(|why| io::Error::other(why.clone()))?.clone())
+            }
             Some(name) => {
                 let roots = self.loaded.get(&**name).and_then(|loaded| loaded.roots.clone());
                 builder.with_root_certificates(roots.ok_or_else(|| unknown("cafile", name))?)

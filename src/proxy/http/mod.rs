@@ -6,10 +6,13 @@
 mod access;
 mod answer;
 mod body;
+pub(crate) mod choose;
 mod compress;
+mod cookies;
 mod facts;
 mod h2;
 mod headers;
+mod mirror;
 mod packed;
 mod record;
 mod request;
@@ -36,8 +39,8 @@ use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::{Config, preamble};
-use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{self, Effort, Exchange, Pools, RequestBody, RouteState, TargetState, Upgraded};
+use crate::route::{HostOption, LiveTable, Options, Redirect, Scheme, Snapshot, Target, path};
+use crate::upstream::{self, Effort, Exchange, Pools, RequestBody, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -48,6 +51,7 @@ pub struct Worker {
     pools: Pools,
     metrics: Metrics,
     shard: Shard,
+    copies: mirror::Copies,
     /// `None`: no access log.
     logger: Option<Rc<Logger>>,
 }
@@ -63,7 +67,17 @@ impl Worker {
         logger: Option<Logger>,
     ) -> Self {
         let rules = headers::Rules::new(&config);
-        Self { live, config, rules, auth, pools, metrics, shard, logger: logger.map(Rc::new) }
+        Self {
+            live,
+            config,
+            rules,
+            auth,
+            pools,
+            metrics,
+            shard,
+            copies: Default::default(),
+            logger: logger.map(Rc::new),
+        }
     }
 }
 
@@ -112,6 +126,8 @@ struct Finish<'a> {
     wish: Option<Wish>,
     /// `Origin` of the request.
     origin: Option<HeaderValue>,
+    /// Binds the client to this target.
+    cookie: Option<HeaderValue>,
     options: &'a Options,
 }
 
@@ -209,7 +225,13 @@ impl Client {
     ) -> Option<Plan> {
         let query = request.uri().query();
         for route in snapshot.table.http(host, tls, &cleaned.decoded) {
-            let Some(target) = self.pick(route) else {
+            let wish = choose::Wish {
+                strategy: &self.worker.config.strategy,
+                client: self.peer.remote.ip(),
+                headers: Some(request.headers()),
+                path: request.uri().path(),
+            };
+            let Some(target) = choose::choose(route, &wish, &[]) else {
                 return Some(Plan::Answer(Refusal::NoTarget.answer()));
             };
             let options = &*target.options;
@@ -243,18 +265,6 @@ impl Client {
             });
         }
         None
-    }
-
-    fn pick<'t>(&self, route: &'t Route) -> Option<&'t Target> {
-        if let [only] = &*route.targets {
-            // One target needs no turn, unless it is shut out by its weight.
-            return (only.share > 0.0).then_some(only);
-        }
-        let turn = match (&self.worker.config.strategy, route.state.get::<RouteState>()) {
-            (Strategy::RoundRobin, Some(state)) => Turn::Nth(state.next_turn()),
-            _ => Turn::Random(fastrand::u64(..)),
-        };
-        route.pick(turn)
     }
 
     /// The scheme that the client used, as far as we are told.
@@ -313,6 +323,7 @@ impl Client {
         worker.rules.introduce(&mut head.headers, &facts);
         head.headers.remove(UPGRADE);
         let origin = head.headers.get(http::header::ORIGIN).cloned();
+        let cookie = cookies::bind(&target, &head.headers);
         if let Some(edits) = &target.options.edits {
             edits.request.apply(&mut head.headers);
         }
@@ -342,6 +353,7 @@ impl Client {
         uri.path_and_query = Some(path_and_query);
         head.uri = Uri::from_parts(uri).expect("a path alone is a valid URI");
 
+        mirror::copy(worker, &target, &self.peer, &head, upgrade.is_none() && http_body::Body::is_end_stream(&body));
         let clock = self.clock.clone();
         let body = RequestBody::new(body, move || clock.unlimited());
         let mut record = Record::new(target.clone(), worker.shard, log);
@@ -353,8 +365,13 @@ impl Client {
         record.effort(&effort);
         match answer {
             Ok(response) => {
-                self.pass_on(response, upgrade.as_ref(), Finish { wish, origin, options: &target.options }, record)
-                    .await
+                self.pass_on(
+                    response,
+                    upgrade.as_ref(),
+                    Finish { wish, origin, cookie, options: &target.options },
+                    record,
+                )
+                .await
             }
             Err(error) => {
                 let (service, place) = (&target.service, &target.destination.text);
@@ -418,6 +435,9 @@ impl Client {
                 cors.permit(finish.origin.as_ref(), &mut head.headers);
             }
             edits.response.apply(&mut head.headers);
+        }
+        if let Some(cookie) = finish.cookie {
+            head.headers.append(http::header::SET_COOKIE, cookie);
         }
         let coding = match (finish.wish, &worker.config.compression) {
             (Some(wish), Some(compression)) => {

@@ -9,7 +9,7 @@ use super::answer::CLIENT_GONE;
 use super::facts::Facts;
 use crate::access_log::Outcome;
 use crate::metrics::Shard;
-use crate::upstream::{Effort, TargetState};
+use crate::upstream::{Effort, Flight, TargetState};
 
 /// Lives as long as a request. Dropped without a status, the client has gone away.
 pub(crate) struct Record {
@@ -19,6 +19,8 @@ pub(crate) struct Record {
     begun: Instant,
     status: u16,
     upgraded: bool,
+    /// Counts at the target until all is over; `None`: nobody wants to know.
+    flight: Option<Flight>,
     /// `None`: there is no access log, or it is not for this request.
     facts: Option<Box<Facts>>,
 }
@@ -27,18 +29,22 @@ impl Record {
     /// A request that goes to a target.
     pub(crate) fn new(target: Arc<TargetState>, shard: Shard, facts: Option<Box<Facts>>) -> Self {
         let begun = Instant::now();
-        Self { target: Some(target), shard, begun, status: CLIENT_GONE, upgraded: false, facts }
+        let flight = target.begin();
+        Self { target: Some(target), shard, begun, status: CLIENT_GONE, upgraded: false, flight, facts }
     }
 
     /// A request that we answer.
     pub(crate) fn own(status: u16, outcome: Outcome, shard: Shard, mut facts: Box<Facts>) -> Self {
         facts.outcome = outcome;
-        Self { target: None, shard, begun: facts.begun, status, upgraded: false, facts: Some(facts) }
+        Self { target: None, shard, begun: facts.begun, status, upgraded: false, flight: None, facts: Some(facts) }
     }
 
     /// The response has begun. What ends it is not known yet.
     pub(crate) fn status(&mut self, status: u16) {
         self.status = status;
+        if let Some(flight) = &mut self.flight {
+            flight.answered(matches!(status, 502..=504));
+        }
         if let Some(facts) = &mut self.facts {
             facts.first_byte = Some(self.begun.elapsed());
         }
@@ -55,6 +61,9 @@ impl Record {
     /// There was no response; `why` in a word.
     pub(crate) fn failed(&mut self, status: u16, why: &'static str) {
         self.status = status;
+        if let Some(flight) = &mut self.flight {
+            flight.answered(true);
+        }
         if let Some(facts) = &mut self.facts {
             facts.outcome = Outcome::Failed(why);
         }

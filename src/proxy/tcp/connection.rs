@@ -5,9 +5,9 @@ use tokio::time::Instant;
 use super::{Candidates, Ended, Found, Place, Reason};
 use crate::net::client_hello::ClientHello;
 use crate::net::{End, Limits, Peer, Side, Stream, relay};
-use crate::proxy::preamble;
+use crate::proxy::{note, preamble};
 use crate::route::Scheme;
-use crate::upstream::Entered;
+use crate::upstream::{Entered, Verdict};
 
 /// Counts from accepting to the end, whatever the end is. Dropped before it is over, it was cut.
 pub struct Connection {
@@ -89,6 +89,7 @@ impl Connection {
             };
             match connected {
                 Ok(stream) => {
+                    note(&target, Verdict::Fine);
                     self.target = Some(target);
                     return Some((self, stream));
                 }
@@ -96,6 +97,7 @@ impl Connection {
                     let worker = &self.place.worker;
                     worker.series(self.place.listener.family).conn_fail.add(worker.shard, 1);
                     tracing::warn!("{} {}: {}", target.service, target.destination.text, error.chain());
+                    note(&target, Verdict::Broken);
                     self.target = Some(target);
                 }
             }

@@ -8,6 +8,8 @@ pub(super) struct Rules {
     pub(super) accepted: Vec<String>,
     /// All checks of an instance must be good, not just one.
     pub(super) all: bool,
+    /// A service of which no instance is good keeps its routes, without traffic.
+    pub(super) keep: bool,
 }
 
 impl Rules {
@@ -131,7 +133,7 @@ mod tests {
             (ONE, "a1w", ""),
         ];
         for ((states, all), checks, expected) in cases {
-            let rules = Rules { accepted: states.split(' ').map(Into::into).collect(), all };
+            let rules = Rules { accepted: states.split(' ').map(Into::into).collect(), all, keep: false };
             let checks: Vec<Check> = checks.split_whitespace().map(check).collect();
             assert_eq!(accepted(&rules, &checks).join(" "), expected, "{states} {all} {checks:?}");
         }
@@ -139,7 +141,7 @@ mod tests {
 
     #[test]
     fn odd_checks() {
-        let rules = Rules { accepted: vec!["passing".into()], all: false };
+        let rules = Rules { accepted: vec!["passing".into()], all: false, keep: false };
         let check = |id: &str, service: &str, status: &str| Check {
             id: id.into(),
             service_id: service.into(),
@@ -171,7 +173,7 @@ mod tests {
         ] {
             assert_eq!(rules.accept("a", &checks), expected, "{name}");
         }
-        let none = Rules { accepted: vec![], all: false };
+        let none = Rules { accepted: vec![], all: false, keep: false };
         assert!(!none.accept("a", &[check("c", "a", "passing")]), "no accepted state, no instance");
     }
 }

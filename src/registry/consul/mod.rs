@@ -45,7 +45,11 @@ pub(super) async fn run(
     }
     let services = Services::new(Setup {
         client: client.clone(),
-        rules: health::Rules { accepted: config.service_status.clone(), all: config.checks_all },
+        rules: health::Rules {
+            accepted: config.service_status.clone(),
+            all: config.checks_all,
+            keep: config.keep_unhealthy,
+        },
         prefix: Arc::from(config.tag_prefix.as_str()),
         monitors: config.service_monitors,
         poll: config.poll_interval,

@@ -29,6 +29,7 @@ fn consul(client: crate::consul::Config) -> ConsulConfig {
         tag_prefix: "urlprefix-".into(),
         service_status: vec!["passing".into()],
         checks_all: false,
+        keep_unhealthy: false,
         service_monitors: 1,
         poll_interval: Duration::ZERO,
         register: true,

@@ -101,7 +101,8 @@ impl Group {
     fn better_of_two(&self, targets: &[Target], conditions: &impl Conditions) -> Option<usize> {
         let first = self.draw(targets, conditions)?;
         let Some(second) = self.another(targets, first, conditions) else { return Some(first) };
-        let [a, b] = [first, second].map(|index| (conditions.latency(index), self.pressure(targets, index, conditions)));
+        let [a, b] =
+            [first, second].map(|index| (conditions.latency(index), self.pressure(targets, index, conditions)));
         let (cost, other) = if a.0 > 0.0 && b.0 > 0.0 { (a.0 * a.1, b.0 * b.1) } else { (a.1, b.1) };
         Some(if other * CLEARLY < cost { second } else { first })
     }

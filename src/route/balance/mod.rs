@@ -6,8 +6,6 @@
 mod group;
 mod rendezvous;
 #[cfg(test)]
-mod simulation;
-#[cfg(test)]
 mod tests;
 
 use http::HeaderName;

@@ -37,9 +37,9 @@ impl Balance {
         };
         let priority = match priority {
             None => 0,
-            Some(number) => number
-                .parse()
-                .map_err(|_| format!("priority={number:?} is no whole number; write priority=1, lower ones come first"))?,
+            Some(number) => number.parse().map_err(|_| {
+                format!("priority={number:?} is no whole number; write priority=1, lower ones come first")
+            })?,
         };
         Ok(Some(Box::new(Self { strategy, priority })))
     }

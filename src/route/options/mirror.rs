@@ -56,7 +56,16 @@ mod tests {
 
     #[test]
     fn mistakes() {
-        for text in ["mirror=", "mirror=:10", "mirror=s:0", "mirror=s:101", "mirror=s:-1", "mirror=s:x", "mirror=s:", "mirror=s:nan"] {
+        for text in [
+            "mirror=",
+            "mirror=:10",
+            "mirror=s:0",
+            "mirror=s:101",
+            "mirror=s:-1",
+            "mirror=s:x",
+            "mirror=s:",
+            "mirror=s:nan",
+        ] {
             let why = Mirror::parse(&split(text)).unwrap_err();
             assert!(why.contains("write mirror=shadow:10"), "{text}: {why}");
         }

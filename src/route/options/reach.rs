@@ -44,7 +44,9 @@ impl Reach {
             Some(list) => {
                 let protocols: Vec<Arc<str>> = list.split(',').map(Into::into).collect();
                 if protocols.iter().any(|protocol| protocol.is_empty() || protocol.len() > 255) {
-                    return Err(format!("alpn={list:?} is no list of protocols; write alpn=postgresql or alpn=h2,http/1.1"));
+                    return Err(format!(
+                        "alpn={list:?} is no list of protocols; write alpn=postgresql or alpn=h2,http/1.1"
+                    ));
                 }
                 protocols.into()
             }
@@ -66,7 +68,8 @@ mod tests {
 
     #[test]
     fn meanings() {
-        let reach = *Reach::parse(&split("cafile=corp clientcert=me servername=web.internal alpn=a,b")).unwrap().unwrap();
+        let reach =
+            *Reach::parse(&split("cafile=corp clientcert=me servername=web.internal alpn=a,b")).unwrap().unwrap();
         assert_eq!((reach.authorities.as_deref(), reach.certificate.as_deref()), (Some("corp"), Some("me")));
         assert_eq!((reach.server_name.as_deref(), &*reach.alpn), (Some("web.internal"), &["a".into(), "b".into()][..]));
         assert_eq!(Reach::parse(&split("strip=/a")), Ok(None));

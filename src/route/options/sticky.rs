@@ -49,7 +49,9 @@ impl Sticky {
             None | Some("lax") => SameSite::Lax,
             Some("strict") => SameSite::Strict,
             Some("none") if secure => SameSite::None,
-            Some("none") => return Err("stickysamesite=none needs stickysecure=true: browsers refuse it else".to_owned()),
+            Some("none") => {
+                return Err("stickysamesite=none needs stickysecure=true: browsers refuse it else".to_owned());
+            }
             Some(other) => return Err(format!("stickysamesite={other:?} is unknown; write strict, lax or none")),
         };
         let mut attributes = format!("; Path={path}");
@@ -85,7 +87,16 @@ fn truth(key: &str, value: Option<&str>, default: bool) -> Result<bool, String> 
 /// `90`, `90s`, `5m`, `12h`
 fn seconds(text: &str) -> Option<u32> {
     let (digits, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(digits) => (digits, if text.ends_with('h') { 3600 } else if text.ends_with('m') { 60 } else { 1 }),
+        Some(digits) => (
+            digits,
+            if text.ends_with('h') {
+                3600
+            } else if text.ends_with('m') {
+                60
+            } else {
+                1
+            },
+        ),
         None => (text, 1),
     };
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
