@@ -38,4 +38,8 @@ impl Publish for Publisher {
         self.live.store(Snapshot { table, page });
         self.changed.send_replace(());
     }
+
+    fn down_page(&self, page: Arc<str>) {
+        self.live.set_down_page(page);
+    }
 }

@@ -296,6 +296,8 @@ options! {
         "check states that count as good";
     registry_consul_checks_required: String = "registry.consul.checksRequired", Text, "one", "1.5.9", Built,
         "one or all checks of an instance must be good";
+    registry_consul_unavailablehtmlpath: String = "registry.consul.unavailablehtmlpath", Text, "", OURS, Built,
+        "KV path of the page for routes whose targets are all down (503); empty: none";
     registry_consul_keepunhealthy: bool = "registry.consul.keepunhealthy", Bool, "false", OURS, Built,
         "a service whose instances are all unhealthy keeps its routes, which answer 503 instead of leaving the table";
     registry_consul_service_monitors: i64 = "registry.consul.serviceMonitors", INT, "1", "1.5.11", Built,

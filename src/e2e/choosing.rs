@@ -202,3 +202,35 @@ async fn a_mirror_that_hangs_or_is_missing_is_not_noticed() {
     }
     assert!(shadow.accepted() <= 128, "{}", shadow.accepted());
 }
+
+#[tokio::test]
+async fn a_route_without_a_healthy_instance_is_known_where_that_is_wanted() {
+    let consul = crate::testing::consul::Consul::real().await;
+    let origin = Origin::start("o").await;
+    let put = async |status: &str| consul.put("web-1", "web", origin.addr(), &["urlprefix-/web"], &[status]).await;
+    put("passing").await;
+    let start = || Start::consul(&consul).property("registry.consul.unavailablehtmlpath", "fabio/down.html");
+    let keeping = start().property("registry.consul.keepunhealthy", true).start().await;
+    let usual = start().start().await;
+    for proxy in [&keeping, &usual] {
+        proxy.serves("h", "/web", "o").await;
+    }
+    consul.kv_put("fabio/down.html", "<html>back soon</html>").await;
+    put("critical").await;
+    let answers = async |proxy: &Proxy, status: u16, text: &str| {
+        until(PATIENCE, &format!("{status} {text}"), async || {
+            let response = proxy.get("h", "/web").await;
+            (response.status == status && response.text() == text).then_some(())
+        })
+        .await;
+    };
+    answers(&keeping, 503, "<html>back soon</html>").await;
+    answers(&usual, 404, "").await;
+    put("passing").await;
+    for proxy in [&keeping, &usual] {
+        proxy.serves("h", "/web", "o").await;
+    }
+    // One that is gone is gone.
+    consul.drop("web-1").await;
+    answers(&keeping, 404, "").await;
+}

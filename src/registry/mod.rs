@@ -61,6 +61,8 @@ pub struct ConsulConfig {
     pub kv_path: String,
     /// Without its leading slash.
     pub page_path: String,
+    /// `registry.consul.unavailablehtmlpath`; empty: none.
+    pub down_page_path: String,
     pub tag_prefix: String,
     /// Check states that count as good.
     pub service_status: Vec<String>,
@@ -112,4 +114,7 @@ pub trait Publish: Send + Sync + 'static {
     fn prepare(&self, _fresh: &[Arc<Route>], _gone: &[Arc<Route>]) {}
 
     fn publish(&self, table: Arc<Table>, page: Arc<str>);
+
+    /// The page for routes whose targets are all down, when it changes.
+    fn down_page(&self, _page: Arc<str>) {}
 }

@@ -34,6 +34,7 @@ pub(super) struct Pending {
     pub(super) manual: Option<Manual>,
     whole: Option<Parsed>,
     pub(super) page: Option<Arc<str>>,
+    down_page: Option<Arc<str>>,
     causes: Vec<String>,
     /// When the oldest and the newest of these changes came.
     since: Option<(Instant, Instant)>,
@@ -81,6 +82,11 @@ impl Feed {
         });
     }
 
+    /// The page for routes whose targets are all down.
+    pub(super) fn down_page(&self, page: &str) {
+        self.put(|pending| pending.down_page = Some(page.into()));
+    }
+
     /// Every service was heard of; from now on a table without them is wrong.
     pub(super) fn services_known(&self) {
         self.put(|pending| pending.services_known = true);
@@ -120,6 +126,7 @@ impl Pending {
             manual: self.manual.take(),
             whole: self.whole.take(),
             page: self.page.take(),
+            down_page: self.down_page.take(),
             causes: std::mem::take(&mut self.causes),
             since: self.since.take(),
             services_known: self.services_known,
@@ -270,6 +277,9 @@ impl Worker {
             self.builder.manual(whole.entries);
             self.manual_rejects = whole.rejects;
             changed = true;
+        }
+        if let Some(page) = pending.down_page {
+            self.publish.down_page(page);
         }
         let mut page_changed = false;
         if let Some(page) = pending.page

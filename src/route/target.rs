@@ -1,5 +1,6 @@
 //! A route and its targets, as a table holds them.
 
+use std::cell::OnceCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -69,7 +70,8 @@ impl Route {
     /// The index of the best target under these conditions: of the first priority of which any is usable. `None` if none
     /// is. `key` is what [`Strategy::Hash`] goes by; without one the choice is random.
     pub fn choose(&self, strategy: &Strategy, key: Option<u64>, conditions: &impl Conditions) -> Option<usize> {
-        self.groups.iter().find_map(|group| group.choose(&self.targets, strategy, key, conditions))
+        let turn = OnceCell::new();
+        self.groups.iter().find_map(|group| group.choose(&self.targets, strategy, key, conditions, &turn))
     }
 
     /// How its targets are chosen, if it does not go by `proxy.strategy`.

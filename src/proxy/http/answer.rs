@@ -146,13 +146,25 @@ pub(crate) fn options() -> Response<Body> {
 /// The no-route page, or nothing.
 pub(crate) fn no_route(status: u16, page: &str) -> Response<Body> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
+    mark(page_answer(status, page), Outcome::NoRoute)
+}
+
+/// The route is known, and nobody serves it: with a page of its own.
+pub(crate) fn no_target(page: &str) -> Response<Body> {
+    if page.is_empty() {
+        return Refusal::NoTarget.answer();
+    }
+    mark(page_answer(StatusCode::SERVICE_UNAVAILABLE, page), Outcome::NoTarget)
+}
+
+fn page_answer(status: StatusCode, page: &str) -> Response<Body> {
     let mut response = Response::new(Body::full(Bytes::copy_from_slice(page.as_bytes())));
     *response.status_mut() = status;
     if !page.is_empty() {
         let kind = if looks_like_html(page) { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     }
-    mark(response, Outcome::NoRoute)
+    response
 }
 
 pub(crate) fn redirect(code: u16, location: &str, method: &Method) -> Response<Body> {

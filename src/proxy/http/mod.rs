@@ -232,7 +232,7 @@ impl Client {
                 path: request.uri().path(),
             };
             let Some(target) = choose::choose(route, &wish, &[]) else {
-                return Some(Plan::Answer(Refusal::NoTarget.answer()));
+                return Some(Plan::Answer(answer::no_target(&self.worker.live.down_page())));
             };
             let options = &*target.options;
             let location = match &options.redirect {

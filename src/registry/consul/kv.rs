@@ -10,6 +10,8 @@ use crate::registry::status::Source;
 pub(super) enum Kind {
     Overrides,
     Page,
+    /// The page for routes whose targets are all down.
+    DownPage,
 }
 
 pub(super) struct Kv {
@@ -27,7 +29,7 @@ impl Kv {
     pub(super) async fn run(self) {
         let mode = match (self.poll, self.kind) {
             (Duration::ZERO, Kind::Overrides) => Mode::Block(HEARTBEAT),
-            (Duration::ZERO, Kind::Page) => Mode::Block(WAIT),
+            (Duration::ZERO, Kind::Page | Kind::DownPage) => Mode::Block(WAIT),
             (poll, _) => Mode::Poll(poll),
         };
         let mut watch = Watch::new(self.client.clone(), Keys::kv(&self.path), "recurse", mode, true);
@@ -115,6 +117,7 @@ impl Kv {
         match self.kind {
             Kind::Overrides => self.feed.manual(overrides(pairs)),
             Kind::Page => self.feed.page(&page(pairs)),
+            Kind::DownPage => self.feed.down_page(&page(pairs)),
         }
     }
 }

@@ -61,8 +61,14 @@ pub(super) async fn run(
         },
     });
     tasks.spawn(services.run());
-    for (kind, path, name) in [(Kind::Overrides, &config.kv_path, "overrides"), (Kind::Page, &config.page_path, "page")]
-    {
+    for (kind, path, name) in [
+        (Kind::Overrides, &config.kv_path, "overrides"),
+        (Kind::Page, &config.page_path, "page"),
+        (Kind::DownPage, &config.down_page_path, "unavailable page"),
+    ] {
+        if kind == Kind::DownPage && path.is_empty() {
+            continue;
+        }
         let path = path.trim_start_matches('/').to_owned();
         let source = board.source(name);
         let kv = Kv { client: client.clone(), kind, path, poll: config.poll_interval, feed: feed.clone(), source };

@@ -30,6 +30,7 @@ fn consul(client: crate::consul::Config) -> ConsulConfig {
         service_status: vec!["passing".into()],
         checks_all: false,
         keep_unhealthy: false,
+        down_page_path: String::new(),
         service_monitors: 1,
         poll_interval: Duration::ZERO,
         register: true,

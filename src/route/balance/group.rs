@@ -1,5 +1,7 @@
 //! Targets of one priority, and the choice between them.
 
+use std::cell::OnceCell;
+
 use super::rendezvous::{Race, limit};
 use super::{Conditions, Strategy};
 use crate::route::turn::Turns;
@@ -42,17 +44,18 @@ impl Group {
         self.turns.pick(turn)
     }
 
-    /// `None` if no target of the group is usable. `key` is for [`Strategy::Hash`]; without one the choice is random.
+    /// `None` if no target of the group is usable. `turn`: taken for this choice. `key` is for [`Strategy::Hash`]; without one the choice is random.
     pub(in crate::route) fn choose(
         &self,
         targets: &[Target],
         strategy: &Strategy,
         key: Option<u64>,
         conditions: &impl Conditions,
+        turn: &OnceCell<u64>,
     ) -> Option<usize> {
         match (strategy, key) {
             (Strategy::Random, _) | (Strategy::Hash(_), None) => self.draw(targets, conditions),
-            (Strategy::RoundRobin, _) => self.next(targets, conditions),
+            (Strategy::RoundRobin, _) => self.next(targets, conditions, turn),
             (Strategy::TwoChoices, _) => self.better_of_two(targets, conditions),
             (Strategy::Least, _) => self.least(targets, conditions),
             (Strategy::Hash(_), Some(key)) => self.hashed(targets, key, conditions),
@@ -86,25 +89,27 @@ impl Group {
         last
     }
 
-    fn next(&self, targets: &[Target], conditions: &impl Conditions) -> Option<usize> {
-        for _ in 0..TURNS {
-            let index = self.turns.pick(Turn::Nth(conditions.turn()))?;
-            if conditions.usable(index) {
-                return Some(index);
-            }
-        }
-        self.draw_usable(targets, conditions, None)
+    /// The one whose turn it is, else another one at random. A turn is taken once per choice: groups that take several
+    /// each would fall into step with their targets.
+    fn next(&self, targets: &[Target], conditions: &impl Conditions, turn: &OnceCell<u64>) -> Option<usize> {
+        let index = self.turns.pick(Turn::Nth(*turn.get_or_init(|| conditions.turn())))?;
+        if conditions.usable(index) { Some(index) } else { self.draw_usable(targets, conditions, None) }
     }
 
-    /// The first of two different ones that are drawn by weight, unless the second is clearly better. So the weights
-    /// decide while there is little to do, and load and latency when there is more.
+    /// The first of two different ones that are drawn by weight, unless the request would be better off with the second.
+    /// So the weights decide while there is little to do, and load and latency when there is more.
     fn better_of_two(&self, targets: &[Target], conditions: &impl Conditions) -> Option<usize> {
         let first = self.draw(targets, conditions)?;
         let Some(second) = self.another(targets, first, conditions) else { return Some(first) };
-        let [a, b] =
-            [first, second].map(|index| (conditions.latency(index), self.pressure(targets, index, conditions)));
-        let (cost, other) = if a.0 > 0.0 && b.0 > 0.0 { (a.0 * a.1, b.0 * b.1) } else { (a.1, b.1) };
-        Some(if other * CLEARLY < cost { second } else { first })
+        let load = |index: usize, more: u32| {
+            // What it is good for, compared with the average.
+            let strength = targets[index].share * self.members.len() as f64;
+            1.0 + f64::from(conditions.in_flight(index) + more) / strength
+        };
+        let (a, b) = (conditions.latency(first), conditions.latency(second));
+        // One that was never measured is judged by its load alone.
+        let (a, b) = if a > 0.0 && b > 0.0 { (a, b) } else { (1.0, 1.0) };
+        Some(if b * load(second, 1) <= a * load(first, 0) { second } else { first })
     }
 
     fn another(&self, targets: &[Target], first: usize, conditions: &impl Conditions) -> Option<usize> {
@@ -120,26 +125,23 @@ impl Group {
         self.draw_usable(targets, conditions, Some(first))
     }
 
-    /// How many requests wait in front of a new one, measured by what the target is good for.
-    fn pressure(&self, targets: &[Target], index: usize, conditions: &impl Conditions) -> f64 {
-        let strength = targets[index].share * self.members.len() as f64;
-        1.0 + f64::from(conditions.in_flight(index)) / strength
-    }
-
-    /// The fewest in flight for its share; of equals one that is drawn by weight.
+    /// The fewest in flight for its share, if that is fewer than what one has that is drawn by weight.
     fn least(&self, targets: &[Target], conditions: &impl Conditions) -> Option<usize> {
         let first = self.draw(targets, conditions)?;
-        let load = |index: usize| f64::from(conditions.in_flight(index)) / targets[index].share;
-        let (mut best, mut lowest) = (first, load(first));
+        let load = |index: usize, more: u32| f64::from(conditions.in_flight(index) + more) / targets[index].share;
+        let (mut best, mut lowest) = (first, load(first, 0));
+        if lowest == 0.0 {
+            return Some(first);
+        }
         // Begins at the drawn one, so that equals behind a busy one get the same chance each.
         let at = self.members.partition_point(|index| (*index as usize) < first);
         let (before, behind) = self.members.split_at(at);
-        for index in behind.iter().chain(before).map(|index| *index as usize).take(LOOKED_AT) {
-            if lowest == 0.0 {
-                break;
-            }
-            if load(index) < lowest && conditions.usable(index) {
-                (best, lowest) = (index, load(index));
+        let others = behind.iter().chain(before).map(|index| *index as usize).filter(|index| *index != first);
+        for index in others.take(LOOKED_AT) {
+            // With the request that is to be placed: moving it must not make things worse.
+            let other = load(index, 1);
+            if (other < lowest || (best == first && other <= lowest)) && conditions.usable(index) {
+                (best, lowest) = (index, other);
             }
         }
         Some(best)
@@ -179,9 +181,5 @@ fn fraction(random: u64) -> f64 {
 
 /// Even with half of the targets not usable, all of these miss once in 256 times.
 const DRAWS: usize = 8;
-/// More would let a request take the turns of many others.
-const TURNS: usize = 3;
-/// With differences in latency below a quarter, following them would only make herds.
-const CLEARLY: f64 = 1.25;
 /// From here on the fewest of some is as good as the fewest of all, and cheaper.
 const LOOKED_AT: usize = 256;

@@ -87,6 +87,6 @@ pub trait Conditions {
     fn latency(&self, target: usize) -> f64;
     /// A random number, evenly distributed over the whole range.
     fn random(&self) -> u64;
-    /// Counts the turns of this route.
+    /// Takes the next turn of this route.
     fn turn(&self) -> u64;
 }

@@ -102,8 +102,7 @@ fn weights_hold_among_those_that_are_left() {
         let scene = Scene { out: vec![0], ..Scene::of(3) };
         let got = counts(route, &strategy, &scene, 10_000);
         assert_eq!(got[0], 0, "{strategy:?}");
-        // Turns of one that is out go to whoever is next, which keeps weights only roughly.
-        assert!(got[1].abs_diff(7500) < 800, "{strategy:?} {got:?}");
+        assert!(got[1].abs_diff(7500) < 200, "{strategy:?} {got:?}");
         assert_eq!(counts(route, &strategy, &Scene { out: vec![0, 1, 2], ..Scene::of(3) }, 10), [0, 0, 0]);
         assert_eq!(counts(route, &strategy, &Scene { out: vec![0, 2], ..Scene::of(3) }, 10), [0, 10, 0]);
     }
@@ -165,7 +164,7 @@ fn least_takes_the_emptiest_for_its_weight() {
     let unequal = table(&["weight 0.8", "weight 0.2"]);
     let scene = Scene { in_flight: vec![7, 2], ..Scene::of(2) };
     assert_eq!(counts(unequal.routes().next().unwrap(), &Strategy::Least, &scene, 50), [50, 0]);
-    let scene = Scene { in_flight: vec![9, 2], ..Scene::of(2) };
+    let scene = Scene { in_flight: vec![12, 2], ..Scene::of(2) };
     assert_eq!(counts(unequal.routes().next().unwrap(), &Strategy::Least, &scene, 50), [0, 50]);
 }
 
@@ -196,7 +195,7 @@ fn a_key_keeps_its_target_until_that_is_overloaded() {
 #[test]
 fn stable_hashes_never_change() {
     // Other processes, and other versions, must come to the same target.
-    assert_eq!(stable_hash(&[b"a", b"b"]), 0);
+    assert_eq!(stable_hash(&[b"a", b"b"]), 13_335_797_911_308_226_821);
     assert_ne!(stable_hash(&[b"a", b"b"]), stable_hash(&[b"ab"]));
     assert_ne!(stable_hash(&[b"", b"a"]), stable_hash(&[b"a", b""]));
 }
