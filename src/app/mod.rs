@@ -4,6 +4,7 @@ pub mod dev;
 mod dynamic;
 mod edge;
 pub mod log;
+mod mesh;
 mod pages;
 mod publish;
 mod root;
@@ -128,6 +129,11 @@ impl App {
         }
         tokio::spawn(publish_handshakes(edges, life.watch()));
         tokio::spawn(shared.credentials.clone().watch());
+        if let registry::Backend::Consul(consul) = &config.registry.backend
+            && !consul.connect.is_empty()
+        {
+            tokio::spawn(mesh::follow(consul.client.clone(), consul.connect.clone(), shared.credentials.clone()));
+        }
         // Takes a moment, and must not take it from a worker.
         tokio::task::spawn_blocking(upstream::prepare);
         tracing::info!("Waiting for first routing table");

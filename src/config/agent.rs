@@ -39,6 +39,7 @@ pub(crate) fn backend(
         tag_prefix: values.registry_consul_tagprefix,
         service_status: values.registry_consul_service_status,
         checks_all: values.registry_consul_checks_required == "all",
+        connect: values.registry_consul_connect.clone(),
         keep_unhealthy: values.registry_consul_keepunhealthy,
         service_monitors: usize::try_from(values.registry_consul_service_monitors.max(1)).unwrap_or(1),
         poll_interval: duration::positive(values.registry_consul_pollinterval),

@@ -67,7 +67,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     }
 
     let target_tls = targets::tls(settings);
-    let known = targets::known(&target_tls, targets::unix(settings));
+    let sockets = targets::unix(settings);
     let proxy = proxy(settings, machine);
     let registry = registry(settings, environment, machine, admin_listener.as_ref());
     let metrics = metrics(settings, machine);
@@ -79,7 +79,8 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
 
     let values = &settings.values;
     let (proxy, mut registry, metrics) = (proxy?, registry?, metrics?);
-    registry.settings.known = known;
+    let connect = matches!(&registry.backend, registry::Backend::Consul(consul) if !consul.connect.is_empty());
+    registry.settings.known = targets::known(&target_tls, sockets, connect);
     let upstream = upstream::Config {
         dial_timeout: duration::positive(values.proxy_dialtimeout),
         response_header_timeout: duration::positive(values.proxy_responseheadertimeout),

@@ -70,10 +70,15 @@ pub(crate) fn unix(settings: &mut Settings) -> Vec<Box<str>> {
 }
 
 /// What the routing table is to know about it.
-pub(crate) fn known(tls: &[TlsFiles], sockets: Vec<Box<str>>) -> Known {
+pub(crate) fn known(tls: &[TlsFiles], sockets: Vec<Box<str>>, connect: bool) -> Known {
     let names =
         |has: fn(&TlsFiles) -> bool| tls.iter().filter(|files| has(files)).map(|files| files.name.clone()).collect();
-    Known { authorities: names(|files| files.ca.is_some()), certificates: names(|files| files.cert.is_some()), sockets }
+    Known {
+        authorities: names(|files| files.ca.is_some()),
+        certificates: names(|files| files.cert.is_some()),
+        sockets,
+        connect,
+    }
 }
 
 const TLS: &str = "proxy.targettls";

@@ -15,6 +15,13 @@ impl Keys {
     pub const SERVICES: &'static str = "/v1/catalog/services";
     pub const CHECKS: &'static str = "/v1/health/state/any";
     pub const NODES: &'static str = "/v1/internal/ui/nodes";
+    /// Authorities of the service mesh.
+    pub const ROOTS: &'static str = "/v1/agent/connect/ca/roots";
+
+    /// Certificate and key of a service of the mesh.
+    pub fn leaf(service: &str) -> String {
+        format!("/v1/agent/connect/ca/leaf/{}", encode(service, false))
+    }
 
     pub fn service(name: &str) -> String {
         format!("/v1/health/service/{}", encode(name, false))

@@ -63,6 +63,8 @@ pub struct ConsulConfig {
     pub page_path: String,
     /// `registry.consul.unavailablehtmlpath`; empty: none.
     pub down_page_path: String,
+    /// `registry.consul.connect`: our name in the service mesh; empty: we are none of its members.
+    pub connect: String,
     pub tag_prefix: String,
     /// Check states that count as good.
     pub service_status: Vec<String>,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Add;
+use super::{Add, Class};
 
 /// See the module. Comes from the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Known {
     pub certificates: BTreeSet<Box<str>>,
     /// Directories, without a slash at the end, whose sockets may be targets.
     pub sockets: Vec<Box<str>>,
+    /// We are a member of the service mesh (`connect=true`).
+    pub connect: bool,
 }
 
 impl Known {
@@ -30,6 +32,15 @@ impl Known {
                     return Some(format!("{key}={name} is not known; give the file this name in proxy.targettls"));
                 }
             }
+        }
+        let connect = add.options.reach.as_ref().is_some_and(|reach| reach.connect);
+        if connect && !self.connect {
+            return Some(
+                "connect=true needs a name for this proxy in the mesh; set registry.consul.connect".to_owned(),
+            );
+        }
+        if connect && (add.class() == Class::Udp || add.destination.socket.is_some()) {
+            return Some("connect=true is TLS, which datagrams and Unix sockets do not have here".to_owned());
         }
         let socket = add.destination.socket.as_deref()?;
         let inside = |directory: &Box<str>| socket.strip_prefix(&**directory).is_some_and(|rest| rest.starts_with('/'));

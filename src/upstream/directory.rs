@@ -140,6 +140,8 @@ pub struct TargetTls {
     pub certificate: Option<Arc<str>>,
     /// Protocols to offer, the best one first; none: nothing is agreed on.
     pub alpn: Arc<[Arc<str>]>,
+    /// The service of the mesh that must answer there; nothing of the above about trust counts then.
+    pub mesh: Option<Arc<str>>,
 }
 
 impl TargetTls {
@@ -151,6 +153,7 @@ impl TargetTls {
             authorities: None,
             certificate: None,
             alpn: Arc::default(),
+            mesh: None,
         }
     }
 }
@@ -276,7 +279,9 @@ impl Directory {
             instance: target.instance.clone(),
             host: destination.host.clone(),
             port: destination.port,
-            tls: matches!(destination.scheme, Scheme::Https | Scheme::Wss | Scheme::Tcps).then(|| tls_of(target)),
+            tls: (matches!(destination.scheme, Scheme::Https | Scheme::Wss | Scheme::Tcps)
+                || target.options.reach.as_ref().is_some_and(|reach| reach.connect))
+            .then(|| tls_of(target)),
             socket: destination.socket.clone(),
         };
         if let Some(endpoint) = self.endpoints.get(&key).and_then(Weak::upgrade) {
@@ -313,6 +318,7 @@ fn tls_of(target: &Target) -> TargetTls {
         authorities: reach.and_then(|reach| reach.authorities.clone()),
         certificate: reach.and_then(|reach| reach.certificate.clone()),
         alpn: reach.map(|reach| reach.alpn.clone()).unwrap_or_default(),
+        mesh: reach.filter(|reach| reach.connect).map(|_| target.service.clone()),
     }
 }
 /// A new target gets something from the first moment on, or it would never warm up.

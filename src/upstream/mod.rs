@@ -24,7 +24,7 @@ pub use pool::{Pools, Shared};
 pub use resolve::Resolver;
 pub use services::ServiceState;
 pub use sticky::Token;
-pub use tls::{BadFile, Credentials, TlsFiles, prepare};
+pub use tls::{BadFile, Credentials, Mesh, TlsFiles, prepare};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {

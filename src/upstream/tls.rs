@@ -3,6 +3,7 @@
 //! All workers share one client configuration for each way of doing it, and with it the sessions that can be resumed.
 
 mod files;
+mod mesh;
 
 use std::collections::HashMap;
 use std::io;
@@ -19,6 +20,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use self::files::Loaded;
 pub use self::files::{BadFile, TlsFiles};
+pub use self::mesh::Mesh;
 use super::directory::TargetTls;
 
 /// Authorities and certificates by the names that routes have for them. One for the whole process.
@@ -29,7 +31,9 @@ pub struct Credentials {
 
 /// What was made of the files as they were at some time.
 struct Generation {
-    loaded: HashMap<Box<str>, Loaded>,
+    loaded: Arc<HashMap<Box<str>, Loaded>>,
+    /// `None`: nobody has let us in.
+    mesh: Option<Arc<Mesh>>,
     /// One for each way that some target is reached: few. Only data-plane threads that connect take the lock.
     made: Mutex<HashMap<Way, Arc<ClientConfig>>>,
 }
@@ -41,11 +45,12 @@ struct Way {
     authorities: Option<Arc<str>>,
     certificate: Option<Arc<str>>,
     alpn: Arc<[Arc<str>]>,
+    mesh: Option<Arc<str>>,
 }
 
 impl Default for Credentials {
     fn default() -> Self {
-        Self { files: Vec::new(), current: ArcSwap::from_pointee(Generation::of(HashMap::new())) }
+        Self { files: Vec::new(), current: ArcSwap::from_pointee(Generation::of(Arc::default(), None)) }
     }
 }
 
@@ -53,7 +58,7 @@ impl Credentials {
     /// Reads all files.
     pub fn load(files: Vec<TlsFiles>) -> Result<Self, BadFile> {
         let loaded = read(&files)?;
-        Ok(Self { files, current: ArcSwap::from_pointee(Generation::of(loaded)) })
+        Ok(Self { files, current: ArcSwap::from_pointee(Generation::of(Arc::new(loaded), None)) })
     }
 
     /// Reads files again when they have changed. What cannot be read leaves everything as it was. Never ends.
@@ -77,11 +82,18 @@ impl Credentials {
     fn reload(&self) {
         match read(&self.files) {
             Ok(loaded) => {
-                self.current.store(Arc::new(Generation::of(loaded)));
+                let loaded = Arc::new(loaded);
+                self.current.rcu(|current| Generation::of(loaded.clone(), current.mesh.clone()));
                 tracing::info!("proxy.targettls: read again");
             }
             Err(error) => tracing::warn!("{error}; what was read before is used"),
         }
+    }
+
+    /// We are a member of a mesh now, or have a new certificate in it.
+    pub fn join(&self, mesh: Mesh) {
+        let mesh = Arc::new(mesh);
+        self.current.rcu(|current| Generation::of(current.loaded.clone(), Some(mesh.clone())));
     }
 
     /// The configuration for a target. An unknown name is an error: nothing less is believed in its place.
@@ -91,6 +103,7 @@ impl Credentials {
             authorities: tls.authorities.clone(),
             certificate: tls.certificate.clone(),
             alpn: tls.alpn.clone(),
+            mesh: tls.mesh.clone(),
         };
         let generation = self.current.load();
         let mut made = generation.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,15 +122,24 @@ fn read(files: &[TlsFiles]) -> Result<HashMap<Box<str>, Loaded>, BadFile> {
 }
 
 impl Generation {
-    fn of(loaded: HashMap<Box<str>, Loaded>) -> Self {
-        Self { loaded, made: Mutex::default() }
+    fn of(loaded: Arc<HashMap<Box<str>, Loaded>>, mesh: Option<Arc<Mesh>>) -> Self {
+        Self { loaded, mesh, made: Mutex::default() }
     }
 
     fn make(&self, way: &Way) -> io::Result<ClientConfig> {
         let unknown = |what: &str, name: &str| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("{what}={name} is not known in proxy.targettls"))
         };
+        let alpn = || way.alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let builder = ClientConfig::builder();
+        if let Some(service) = &way.mesh {
+            let missing = || io::Error::other("there is no certificate of the service mesh yet");
+            let mesh = self.mesh.as_ref().ok_or_else(missing)?;
+            let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(mesh.member(service)));
+            let mut config = builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(mesh.key.clone())));
+            config.alpn_protocols = alpn();
+            return Ok(config);
+        }
         let builder = match &way.authorities {
             _ if way.skip_verify => {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider())))
@@ -138,7 +160,7 @@ impl Generation {
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
             }
         };
-        config.alpn_protocols = way.alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        config.alpn_protocols = alpn();
         Ok(config)
     }
 }

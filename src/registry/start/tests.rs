@@ -31,6 +31,7 @@ fn consul(client: crate::consul::Config) -> ConsulConfig {
         checks_all: false,
         keep_unhealthy: false,
         down_page_path: String::new(),
+        connect: String::new(),
         service_monitors: 1,
         poll_interval: Duration::ZERO,
         register: true,

@@ -17,15 +17,26 @@ pub struct Reach {
     pub server_name: Option<Arc<str>>,
     /// `alpn`: the protocols that are offered, the best one first (RFC 7301).
     pub alpn: Arc<[Arc<str>]>,
+    /// `connect=true`: the target is a member of Consul's service mesh.
+    pub connect: bool,
 }
 
 impl Reach {
     pub(super) fn parse(raw: &BTreeMap<String, String>) -> Result<Option<Box<Self>>, String> {
-        if !["cafile", "clientcert", "servername", "alpn"].iter().any(|key| raw.contains_key(*key)) {
+        if !["cafile", "clientcert", "servername", "alpn", "connect"].iter().any(|key| raw.contains_key(*key)) {
             return Ok(None);
         }
         if raw.contains_key("cafile") && raw.get("tlsskipverify").is_some_and(|value| value == "true") {
             return Err("cafile= has no meaning with tlsskipverify=true; write one of them".to_owned());
+        }
+        let connect = match raw.get("connect").map(String::as_str) {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(other) => return Err(format!("connect={other:?} is neither; write connect=true")),
+        };
+        let other = ["cafile", "clientcert", "tlsskipverify"].into_iter().find(|key| raw.contains_key(*key));
+        if let (true, Some(other)) = (connect, other) {
+            return Err(format!("{other} has no meaning with connect=true; write one of them"));
         }
         let name = |key: &str| match raw.get(key) {
             None => Ok(None),
@@ -51,7 +62,7 @@ impl Reach {
                 protocols.into()
             }
         };
-        let reach = Self { authorities: name("cafile")?, certificate: name("clientcert")?, server_name, alpn };
+        let reach = Self { authorities: name("cafile")?, certificate: name("clientcert")?, server_name, alpn, connect };
         Ok(Some(Box::new(reach)))
     }
 }
@@ -82,6 +93,9 @@ mod tests {
             ("cafile=../x", "not a path"),
             ("cafile=", "no name"),
             ("cafile=a tlsskipverify=true", "write one of them"),
+            ("connect=yes", "write connect=true"),
+            ("connect=true cafile=a", "write one of them"),
+            ("connect=true tlsskipverify=false", "write one of them"),
             ("clientcert=a/b", "not a path"),
             ("servername=", "no server name"),
             ("servername=a_b:1", "no server name"),
