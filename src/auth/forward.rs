@@ -68,7 +68,13 @@ impl Forward {
         asked.uri = Uri::from(self.path.clone());
         asked.headers = self.head(request);
         let effort = Effort::default();
-        let exchange = Exchange { pools: request.pools, endpoint: &self.endpoint, preamble: &[], effort: &effort };
+        let exchange = Exchange {
+            pools: request.pools,
+            endpoint: &self.endpoint,
+            preamble: &[],
+            times: request.pools.times(),
+            effort: &effort,
+        };
         let response = exchange.send(&asked, &RequestBody::empty()).await.map_err(|error| error.chain())?;
         let (mut head, body) = response.into_parts();
         let body = collect(body).await?;

@@ -189,6 +189,10 @@ options! {
         "bytes in one head, both directions";
     proxy_maxtargetsize: i64 = "proxy.maxtargetsize", Kind::Size { min: 64, max: 64 << 20 }, "65536", OURS, Built,
         "bytes in one request target";
+    proxy_retrybudget: i64 = "proxy.retrybudget", Kind::Int { min: 0, max: 1000 }, "20", OURS, Built,
+        "retries that a route with retry= may have, in percent of its requests; a few per second are always allowed";
+    proxy_retrybuffer: i64 = "proxy.retrybuffer", Kind::Size { min: 0, max: 64 << 20 }, "65536", OURS, Built,
+        "bytes of a request body that are kept so that it can be sent again; larger ones are sent once";
 
     // The logs.
     log_access_target: String = "log.access.target", Text, "", "1.4.1", Built,

@@ -243,6 +243,8 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
         max_headers: usize::try_from(values.proxy_maxheaders).ok()?,
         max_header_size: usize::try_from(values.proxy_maxheadersize).ok()?,
         max_target_size: usize::try_from(values.proxy_maxtargetsize).ok()?,
+        retry_budget: u32::try_from(values.proxy_retrybudget).ok()?,
+        retry_buffer: usize::try_from(values.proxy_retrybuffer).ok()?,
         compression,
         flush_interval: duration::positive(values.proxy_flushinterval),
         global_flush_interval: duration::positive(values.proxy_globalflushinterval),

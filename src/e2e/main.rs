@@ -17,4 +17,5 @@ mod routing;
 mod shutdown;
 mod targets;
 mod tcp;
+mod tries;
 mod vocabulary;

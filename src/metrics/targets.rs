@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::Shard;
 use super::push::{Journal, Observation};
 use super::series::{Buckets, Reading, Sample, Series};
-use super::troubles::{Trouble, Troubles};
+use super::troubles::{Count, Trouble, Troubles};
 
 /// `route`, `requests` and `http.status` of one target, in one histogram per status.
 pub struct TargetSeries {
@@ -126,7 +126,7 @@ pub(super) struct Report {
     /// service, then status.
     pub(super) services: BTreeMap<Arc<str>, BTreeMap<u16, Sample>>,
     /// Those of targets that had any, in order of labels.
-    pub(super) troubles: Vec<(Labels, Vec<(Trouble, &'static str, u64)>)>,
+    pub(super) troubles: Vec<(Labels, Vec<Count>)>,
 }
 
 impl Targets {

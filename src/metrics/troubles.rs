@@ -35,6 +35,9 @@ impl Trouble {
     }
 }
 
+/// What, why, and how often.
+pub(crate) type Count = (Trouble, &'static str, u64);
+
 /// The counts of one target, in the order in which they came up: a list that only grows, of a few fixed reasons.
 #[derive(Default)]
 pub(super) struct Troubles(OnceLock<Box<Node>>);
@@ -61,7 +64,7 @@ impl Troubles {
     }
 
     /// In order of reasons.
-    pub(super) fn read(&self) -> Vec<(Trouble, &'static str, u64)> {
+    pub(super) fn read(&self) -> Vec<Count> {
         let nodes = std::iter::successors(self.0.get(), |node| node.next.get());
         let mut counts: Vec<_> = nodes.map(|node| (node.kind, node.reason, node.count.load(Relaxed))).collect();
         counts.sort_unstable_by_key(|(_, reason, _)| *reason);

@@ -37,6 +37,10 @@ pub struct Config {
     pub max_header_size: usize,
     /// Bytes in one request target (`proxy.maxtargetsize`, new; default 64 KiB).
     pub max_target_size: usize,
+    /// Retries that a route may have, in percent of its requests (`proxy.retrybudget`, new; default 20).
+    pub retry_budget: u32,
+    /// Bytes of a request body that are kept for a retry (`proxy.retrybuffer`, new; default 64 KiB).
+    pub retry_buffer: usize,
     /// `None`: responses are passed on as they are.
     pub compression: Option<http::Compression>,
     /// Accepted and without effect: nothing is held back.

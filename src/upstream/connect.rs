@@ -12,22 +12,23 @@ use super::directory::{Endpoint, TargetTls};
 use super::{Config, Error, Shared};
 use crate::net::Stream;
 
-/// Connects, within `proxy.dialtimeout` for name, TCP and TLS together.
+/// Connects, within `limit` (0: none) for name, TCP and TLS together.
 /// `preamble` is sent before anything else, TLS among it.
 pub(super) async fn connect(
     endpoint: &Endpoint,
     tls: Option<&TargetTls>,
     config: &Config,
     shared: &Shared,
+    limit: Duration,
     preamble: &[u8],
 ) -> Result<Stream, Error> {
-    within(config.dial_timeout, async {
+    within(limit, async {
         if let Some(socket) = &endpoint.socket {
             let mut stream = UnixStream::connect(&**socket).await.map_err(Error::Connect)?;
             stream.write_all(preamble).await.map_err(Error::Connect)?;
             return Ok(Stream::Unix(stream));
         }
-        let mut stream = dial(endpoint, config, shared).await.map_err(Error::Connect)?;
+        let mut stream = dial(endpoint, limit, shared).await.map_err(Error::Connect)?;
         set_options(&stream, config).map_err(Error::Connect)?;
         stream.write_all(preamble).await.map_err(Error::Connect)?;
         match tls {
@@ -46,9 +47,9 @@ async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> 
 
 /// Tries the addresses of the endpoint in their order. One that says nothing leaves half of the time that is left to
 /// those behind it.
-async fn dial(endpoint: &Endpoint, config: &Config, shared: &Shared) -> io::Result<TcpStream> {
+async fn dial(endpoint: &Endpoint, limit: Duration, shared: &Shared) -> io::Result<TcpStream> {
     let addresses = shared.resolver.resolve(&endpoint.host, endpoint.port).await?;
-    let mut share = config.dial_timeout / 2;
+    let mut share = limit / 2;
     let Some((last, others)) = addresses.split_last() else {
         return Err(io::Error::other("the name has no address"));
     };

@@ -7,25 +7,32 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use aws_lc_rs::hmac;
 
+use super::budget::Budget;
 use super::health::{Ejected, Health, Moment, Verdict, moment};
 use super::term::Kept;
 use super::{Load, ServiceState, Token, sticky};
 use crate::metrics::{Metrics, TargetSeries};
 use crate::route::{Destination, Ejection, HostOption, Options, Route, Scheme, Strategy, Target};
 
-/// What a route remembers: whose turn it is.
+/// What a route remembers: whose turn it is, and its retries.
 #[derive(Debug, Default)]
 pub struct RouteState {
     turn: AtomicU64,
+    budget: OnceLock<Box<Budget>>,
 }
 
 impl RouteState {
     pub fn next_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// How many retries it has had.
+    pub fn budget(&self) -> &Budget {
+        self.budget.get_or_init(Box::default)
     }
 }
 

@@ -19,6 +19,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use super::directory::Endpoint;
+use super::kept::Kept;
 use super::term::Term;
 use super::{Error, Pools};
 use crate::net::Stream;
@@ -43,8 +44,10 @@ pub struct RequestBody(Rc<Source>);
 struct Source {
     incoming: RefCell<Option<Incoming>>,
     touched: Cell<bool>,
-    /// Everything was taken.
+    /// Everything was taken, for this try.
     ended: Cell<bool>,
+    /// What was taken, if it is to be sent again perhaps.
+    kept: RefCell<Kept>,
     failed: Cell<bool>,
     /// Called once when the body has been read to its end.
     done: RefCell<Option<Box<dyn FnOnce()>>>,
@@ -69,14 +72,34 @@ impl RequestBody {
             ended: Cell::new(incoming.is_none()),
             incoming: RefCell::new(incoming),
             touched: Cell::new(false),
+            kept: RefCell::default(),
             failed: Cell::new(false),
             done: RefCell::new(done),
         }))
     }
 
-    /// Nothing was taken from it yet.
-    fn is_whole(&self) -> bool {
-        !self.0.touched.get()
+    /// From now on what is taken is kept, up to so many bytes, so that it can be sent again.
+    pub fn keep(&self, limit: usize) {
+        if !self.0.touched.get() && self.0.incoming.borrow().is_some() {
+            self.0.kept.replace(Kept::new(limit));
+        }
+    }
+
+    /// Can it be sent again? Not when something of it is gone for good.
+    pub fn can_rewind(&self) -> bool {
+        !self.0.touched.get() || !self.0.failed.get() && self.0.kept.borrow().is_complete()
+    }
+
+    /// Makes it whole again for another try, if it can be. Whoever reads it now must have stopped.
+    pub fn rewind(&self) -> bool {
+        let source = &self.0;
+        if !source.touched.get() || !self.can_rewind() {
+            return self.can_rewind();
+        }
+        let mut kept = source.kept.borrow_mut();
+        kept.rewind();
+        source.ended.set(!kept.has_more() && source.incoming.borrow().as_ref().is_none_or(Incoming::is_end_stream));
+        true
     }
 }
 
@@ -88,11 +111,21 @@ impl Body for RequestBody {
         let source = &self.0;
         let mut incoming = source.incoming.borrow_mut();
         let Some(body) = incoming.as_mut() else { return Poll::Ready(None) };
+        let mut kept = source.kept.borrow_mut();
+        if let Some(frame) = kept.again() {
+            if !kept.has_more() && body.is_end_stream() {
+                source.ended.set(true);
+            }
+            return Poll::Ready(Some(Ok(frame)));
+        }
         let polled = Pin::new(&mut *body).poll_frame(cx);
         match &polled {
             Poll::Pending => {}
             Poll::Ready(frame) => {
                 source.touched.set(true);
+                if let Some(Ok(frame)) = frame {
+                    kept.keep(frame);
+                }
                 match frame {
                     Some(Ok(_)) if !body.is_end_stream() => {}
                     Some(Err(_)) => source.failed.set(true),
@@ -109,11 +142,16 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.incoming.borrow().as_ref().is_none_or(Incoming::is_end_stream)
+        !self.0.kept.borrow().has_more() && self.0.incoming.borrow().as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+        let hint = self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint);
+        match (self.0.kept.borrow().left() as u64, hint.exact()) {
+            (0, _) => hint,
+            (left, Some(rest)) => SizeHint::with_exact(left + rest),
+            _ => SizeHint::default(),
+        }
     }
 }
 
@@ -123,7 +161,17 @@ pub struct Exchange<'a> {
     pub endpoint: &'a Endpoint,
     /// Sent first thing on a connection, which is then for this request only. Empty: connections are shared.
     pub preamble: &'a [u8],
+    pub times: Times,
     pub effort: &'a Effort,
+}
+
+/// Limits of one exchange; 0: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// For name, TCP and TLS together.
+    pub connect: Duration,
+    /// From the end of the request to the response head.
+    pub head: Duration,
 }
 
 /// What it took to get a response.
@@ -152,7 +200,7 @@ impl Exchange<'_> {
         };
         match self.send_on(connection, head, body).await {
             Ok(response) => Ok(response),
-            Err(failed) if failed.unsent || failed.is_closed() && is_repeatable(head) && body.is_whole() => {
+            Err(failed) if failed.unsent || failed.is_closed() && is_repeatable(head) && body.rewind() => {
                 self.effort.retries.set(self.effort.retries.get() + 1);
                 self.send_fresh(head, body).await
             }
@@ -162,7 +210,7 @@ impl Exchange<'_> {
 
     async fn send_fresh(&self, head: &Parts, body: &RequestBody) -> Result<Response<ResponseBody>, Error> {
         let begun = Instant::now();
-        let connection = self.pools.fresh(self.endpoint, self.preamble).await;
+        let connection = self.pools.fresh(self.endpoint, self.preamble, self.times.connect).await;
         self.effort.connect.set(Some(begun.elapsed()));
         self.send_on(connection?, head, body).await.map_err(|failed| failed.error)
     }
@@ -174,7 +222,7 @@ impl Exchange<'_> {
         body: &RequestBody,
     ) -> Result<Response<ResponseBody>, Failed> {
         let request = Request::from_parts(head.clone(), body.clone());
-        let limit = self.pools.config().response_header_timeout;
+        let limit = self.times.head;
         let answer = {
             let mut response = pin!(connection.sender.try_send_request(request));
             let mut driver = Pin::new(&mut connection.driver);

@@ -1,10 +1,12 @@
 //! Talking to targets: state that outlives a table, connecting, keeping connections, exchanging a request for a response.
 
+mod budget;
 mod connect;
 mod directory;
 mod error;
 mod exchange;
 mod health;
+mod kept;
 mod load;
 mod pool;
 mod resolve;
@@ -15,9 +17,10 @@ mod tls;
 
 use std::time::Duration;
 
+pub use budget::Budget;
 pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
-pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Upgraded};
+pub use exchange::{Effort, Exchange, RequestBody, ResponseBody, Times, Upgraded};
 pub use health::{Ejected, Health, Moment, Reason, Verdict, moment};
 pub use load::{Flight, Load, Tick};
 pub use pool::{Pools, Shared};

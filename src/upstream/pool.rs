@@ -12,7 +12,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 
 use super::directory::Endpoint;
-use super::exchange::{Connection, RequestBody};
+use super::exchange::{Connection, RequestBody, Times};
 use super::term::{Resting, Term};
 use super::{Config, Credentials, Error, Resolver, connect};
 use crate::net::Stream;
@@ -53,10 +53,6 @@ impl Pools {
         Self(Rc::new(Inner { config, shared, idle: RefCell::default() }))
     }
 
-    pub(super) fn config(&self) -> &Config {
-        &self.0.config
-    }
-
     /// An idle connection that is still good, the most recently used first.
     pub(super) fn reuse(&self, endpoint: &Endpoint, cx: &mut Context<'_>) -> Option<Connection> {
         let mut pools = self.0.idle.borrow_mut();
@@ -71,16 +67,31 @@ impl Pools {
 
     /// A connection for nobody else, with TLS if the endpoint asks for it. `preamble` is sent before anything else.
     pub async fn connect(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
-        connect::connect(endpoint, endpoint.tls.as_ref(), &self.0.config, &self.0.shared, preamble).await
+        self.connect_within(endpoint, preamble, self.0.config.dial_timeout).await
     }
 
     /// As [`Self::connect`], without TLS whatever the endpoint asks for.
     pub async fn connect_plain(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
-        connect::connect(endpoint, None, &self.0.config, &self.0.shared, preamble).await
+        let (config, shared) = (&self.0.config, &self.0.shared);
+        connect::connect(endpoint, None, config, shared, config.dial_timeout, preamble).await
     }
 
-    pub(super) async fn fresh(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Connection, Error> {
-        let stream = self.connect(endpoint, preamble).await?;
+    async fn connect_within(&self, endpoint: &Endpoint, preamble: &[u8], limit: Duration) -> Result<Stream, Error> {
+        connect::connect(endpoint, endpoint.tls.as_ref(), &self.0.config, &self.0.shared, limit, preamble).await
+    }
+
+    /// The limits of an exchange where its route asks for nothing else.
+    pub fn times(&self) -> Times {
+        Times { connect: self.0.config.dial_timeout, head: self.0.config.response_header_timeout }
+    }
+
+    pub(super) async fn fresh(
+        &self,
+        endpoint: &Endpoint,
+        preamble: &[u8],
+        limit: Duration,
+    ) -> Result<Connection, Error> {
+        let stream = self.connect_within(endpoint, preamble, limit).await?;
         let (sender, driver) = http1::Builder::new()
             .preserve_header_case(true)
             .title_case_headers(true)

@@ -81,10 +81,10 @@ impl Refusal {
 }
 
 /// Does a browser ask whether a page may send a request (Fetch standard, CORS-preflight request)?
-pub(crate) fn is_preflight<B>(request: &http::Request<B>) -> bool {
-    *request.method() == Method::OPTIONS
-        && request.headers().contains_key(ORIGIN)
-        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+pub(crate) fn is_preflight(request: &http::request::Parts) -> bool {
+    request.method == Method::OPTIONS
+        && request.headers.contains_key(ORIGIN)
+        && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 pub(crate) fn preflight(cors: &Cors, asked: &HeaderMap) -> Response<Body> {

@@ -80,7 +80,7 @@ fn start(
 /// Reads the answer to its end, so that the connection can be used again.
 async fn send(pools: &Pools, shadow: &TargetState, preamble: &[u8], head: &Parts) -> Result<(), ()> {
     let effort = Effort::default();
-    let exchange = Exchange { pools, endpoint: &shadow.endpoint, preamble, effort: &effort };
+    let exchange = Exchange { pools, endpoint: &shadow.endpoint, preamble, times: pools.times(), effort: &effort };
     let response = exchange.send(head, &RequestBody::empty()).await.map_err(drop)?;
     let mut body = response.into_body();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {

@@ -10,6 +10,7 @@ pub(crate) mod choose;
 mod compress;
 mod cookies;
 mod facts;
+mod forward;
 mod h2;
 mod headers;
 mod mirror;
@@ -21,14 +22,14 @@ mod serve;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
-use http::uri::{Parts as UriParts, PathAndQuery};
-use http::{Request, Response, StatusCode, Uri, Version};
+use http::header::{HeaderMap, HeaderValue, UPGRADE};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Request, Response};
 use hyper::body::Incoming;
 
 use self::answer::Refusal;
 use self::body::Body;
-use self::compress::Wish;
 pub use self::compress::{Coding, Compression};
 use self::facts::Facts;
 use self::record::Record;
@@ -38,9 +39,9 @@ use crate::access_log::Logger;
 use crate::auth::{self, Auth};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
-use crate::proxy::{Config, preamble};
-use crate::route::{HostOption, LiveTable, Options, Redirect, Scheme, Snapshot, Target, path};
-use crate::upstream::{self, Effort, Exchange, Pools, RequestBody, TargetState, Upgraded};
+use crate::proxy::Config;
+use crate::route::{LiveTable, Redirect, Route, Scheme, Snapshot, Target, path};
+use crate::upstream::{Pools, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -115,20 +116,15 @@ enum Plan {
 
 struct Forward {
     target: Arc<TargetState>,
+    /// See [`Target::identity`].
+    identity: u128,
+    /// Set when the target asks for retries.
+    route: Option<Arc<RouteState>>,
     path_and_query: PathAndQuery,
-    /// What the schemes of the route have found out about the client.
-    grant: Option<auth::Grant>,
-}
-
-/// What is still to be done with the response of a target.
-struct Finish<'a> {
-    /// `None`: nothing is compressed here.
-    wish: Option<Wish>,
-    /// `Origin` of the request.
-    origin: Option<HeaderValue>,
-    /// Binds the client to this target.
-    cookie: Option<HeaderValue>,
-    options: &'a Options,
+    /// The route has no other target.
+    alone: bool,
+    /// The schemes of the target, and what they have found out about the client.
+    grant: Option<(String, auth::Grant)>,
 }
 
 impl Client {
@@ -161,77 +157,102 @@ impl Client {
         if let Some(facts) = facts {
             facts.received(request.headers(), &worker.rules, &self.peer);
         }
-        let mut plan = self.plan(&request, &host);
-        if let Plan::Guarded { schemes, plan: guarded } = plan {
-            let asked = auth::Request {
-                method: request.method(),
-                headers: request.headers(),
-                host: &host,
-                path: &path::clean(request.uri().path()).raw,
-                query: request.uri().query(),
-                peer: &self.peer,
-                pools: &worker.pools,
-            };
-            let grant = match worker.auth.check(&schemes, &asked).await {
-                Ok(grant) => grant,
-                Err(refusal) => return answer::unauthorized(refusal),
-            };
-            plan = *guarded;
-            if let Plan::Forward(forward) = &mut plan {
-                forward.grant = Some(grant);
+        let (head, body) = request.into_parts();
+        let Some(plan) = self.plan(&head, &host, &[]) else {
+            worker.metrics.http().not_found(worker.shard);
+            tracing::warn!("No route for {}{}", host, head.uri.path_and_query().map_or("/", PathAndQuery::as_str));
+            return answer::no_route(worker.config.no_route_status, &worker.live.load().page);
+        };
+        match self.admit(plan, &head, &host, None).await {
+            Ok(Some(forward)) => {
+                let asked = forward::Asked { head, body, host: &host };
+                self.forward(asked, forward, facts.take()).await
             }
-        }
-        match plan {
-            Plan::Answer(response) => response,
-            Plan::Redirect { code, location } => {
-                worker.metrics.http().redirected(worker.shard, code);
-                answer::redirect(code, &location, request.method())
-            }
-            Plan::Forward(forward) => self.forward(request, &host, forward, facts.take()).await,
-            // Never made twice; closed all the same.
-            Plan::Guarded { .. } => Refusal::Unauthorized.answer(),
+            Ok(None) => Refusal::Unauthorized.answer(),
+            Err(response) => response,
         }
     }
 
-    /// Everything that looks at the table. Ends before anything is waited for.
-    fn plan(&self, request: &Request<Incoming>, host: &str) -> Plan {
+    /// Asks the schemes of the plan, unless they have let this request in already. Gives our own answer if there is one.
+    async fn admit(
+        &self,
+        plan: Plan,
+        head: &Parts,
+        host: &str,
+        granted: Option<&(String, auth::Grant)>,
+    ) -> Result<Option<Forward>, Response<Body>> {
+        let worker = &*self.worker;
+        let (plan, grant) = match plan {
+            Plan::Guarded { schemes, plan } => {
+                let grant = match granted {
+                    Some(granted) if granted.0 == schemes => granted.clone(),
+                    _ => {
+                        let asked = auth::Request {
+                            method: &head.method,
+                            headers: &head.headers,
+                            host,
+                            path: &path::clean(head.uri.path()).raw,
+                            query: head.uri.query(),
+                            peer: &self.peer,
+                            pools: &worker.pools,
+                        };
+                        let grant = worker.auth.check(&schemes, &asked).await.map_err(answer::unauthorized)?;
+                        (schemes, grant)
+                    }
+                };
+                (*plan, Some(grant))
+            }
+            plan => (plan, None),
+        };
+        match plan {
+            Plan::Forward(forward) => Ok(Some(Forward { grant, ..forward })),
+            Plan::Answer(response) => Err(response),
+            Plan::Redirect { code, location } => {
+                worker.metrics.http().redirected(worker.shard, code);
+                Err(answer::redirect(code, &location, &head.method))
+            }
+            // Never made twice; closed all the same.
+            Plan::Guarded { .. } => Ok(None),
+        }
+    }
+
+    /// Everything that looks at the table. Ends before anything is waited for. `tried`: identities of targets that are not
+    /// wanted again. `None`: no route.
+    fn plan(&self, head: &Parts, host: &str, tried: &[u128]) -> Option<Plan> {
         let worker = &*self.worker;
         let snapshot = worker.live.load();
-        let cleaned = path::clean(request.uri().path());
+        let cleaned = path::clean(head.uri.path());
         let tls = self.peer.tls.is_some();
         // `h:` is `h` (RFC 3986, section 3.2.3).
         let host = host.strip_suffix(':').unwrap_or(host);
-        if let Some(plan) = self.try_host(&snapshot, request, host, &cleaned, tls) {
-            return plan;
-        }
-        if worker.config.strip_port
+        let found = self.try_host(&snapshot, head, host, &cleaned, tls, tried);
+        if found.is_none()
+            && worker.config.strip_port
             && let Some(bare) = without_port(host)
-            && let Some(plan) = self.try_host(&snapshot, request, bare, &cleaned, tls)
         {
-            return plan;
+            return self.try_host(&snapshot, head, bare, &cleaned, tls, tried);
         }
-        worker.metrics.http().not_found(worker.shard);
-        tracing::warn!("No route for {}{}", host, request.uri().path_and_query().map_or("/", PathAndQuery::as_str));
-        Plan::Answer(answer::no_route(worker.config.no_route_status, &snapshot.page))
+        found
     }
 
     fn try_host(
         &self,
         snapshot: &Snapshot,
-        request: &Request<Incoming>,
+        head: &Parts,
         host: &str,
         cleaned: &path::Cleaned<'_>,
         tls: bool,
+        tried: &[u128],
     ) -> Option<Plan> {
-        let query = request.uri().query();
+        let query = head.uri.query();
         for route in snapshot.table.http(host, tls, &cleaned.decoded) {
             let wish = choose::Wish {
                 strategy: &self.worker.config.strategy,
                 client: self.peer.remote.ip(),
-                headers: Some(request.headers()),
-                path: request.uri().path(),
+                headers: Some(&head.headers),
+                path: head.uri.path(),
             };
-            let Some(target) = choose::choose(route, &wish, &[]) else {
+            let Some(target) = choose::choose(route, &wish, tried) else {
                 return Some(Plan::Answer(answer::no_target(&self.worker.live.down_page())));
             };
             let options = &*target.options;
@@ -239,25 +260,25 @@ impl Client {
                 None => None,
                 Some(redirect) => {
                     let location = redirect.location(target, host, cleaned, query);
-                    if Redirect::loops(&location, self.used_scheme(request.headers()), host, &cleaned.raw) {
+                    if Redirect::loops(&location, self.used_scheme(&head.headers), host, &cleaned.raw) {
                         continue;
                     }
                     Some((redirect.code, location))
                 }
             };
             let trusted = self.worker.config.trusted.as_deref();
-            if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
+            if !access::permits(&options.access, self.peer.remote.ip(), &head.headers, trusted) {
                 return Some(Plan::Answer(Refusal::AccessDenied.answer()));
             }
             if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
-                && answer::is_preflight(request)
+                && answer::is_preflight(head)
             {
                 // Browsers ask without credentials, so this comes before auth.
-                return Some(Plan::Answer(answer::preflight(cors, request.headers())));
+                return Some(Plan::Answer(answer::preflight(cors, &head.headers)));
             }
             let plan = match location {
                 Some((code, location)) => Plan::Redirect { code, location },
-                None => self.plan_forward(request, target, cleaned),
+                None => self.plan_forward(head, route, target, cleaned),
             };
             return Some(match &options.auth {
                 None => plan,
@@ -276,9 +297,9 @@ impl Client {
             .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
     }
 
-    fn plan_forward(&self, request: &Request<Incoming>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
+    fn plan_forward(&self, head: &Parts, route: &Route, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
         let speaks_http = matches!(
-            (target.destination.scheme, is_websocket(request.headers())),
+            (target.destination.scheme, is_websocket(&head.headers)),
             (Scheme::Http | Scheme::Https, _) | (Scheme::Ws | Scheme::Wss, true)
         );
         let (true, Some(state)) = (speaks_http, target.state.share::<TargetState>()) else {
@@ -286,186 +307,18 @@ impl Client {
         };
         let path = cleaned.forward(&target.options);
         let query = target.destination.query.as_deref();
-        match request::forward_target(request.uri().path_and_query(), &path, query) {
-            Some(path_and_query) => Plan::Forward(Forward { target: state, path_and_query, grant: None }),
-            None => Plan::Answer(Refusal::BadTarget.answer()),
-        }
-    }
-
-    async fn forward(
-        &self,
-        request: Request<Incoming>,
-        host: &str,
-        forward: Forward,
-        mut log: Option<Box<Facts>>,
-    ) -> Response<Body> {
-        let worker = &*self.worker;
-        let Forward { target, path_and_query, grant } = forward;
-        let (mut head, body) = request.into_parts();
-        let wish = match &worker.config.compression {
-            Some(compression) if target.options.compress => Some(compression.wish(&head)),
-            _ => None,
+        let Some(path_and_query) = request::forward_target(head.uri.path_and_query(), &path, query) else {
+            return Plan::Answer(Refusal::BadTarget.answer());
         };
-        let upgrade = headers::upgrade(&head.headers, head.version, &head.method);
-        let unknown_length = head.version == Version::HTTP_2
-            && !http_body::Body::is_end_stream(&body)
-            && !head.headers.contains_key(http::header::CONTENT_LENGTH);
-        let chunked = unknown_length || head.headers.contains_key(TRANSFER_ENCODING);
-        let facts =
-            headers::Facts { peer: &self.peer, host, version: head.version, strip: target.options.strip.as_deref() };
-
-        // Who the client is comes from headers that hop-by-hop rules remove: Upgrade tells the scheme.
-        let websocket = is_websocket(&head.headers).then(|| head.headers.get(UPGRADE).cloned()).flatten();
-        worker.rules.remove_hop_by_hop(&mut head.headers);
-        if let Some(protocol) = websocket {
-            head.headers.insert(UPGRADE, protocol);
-        }
-        worker.rules.introduce(&mut head.headers, &facts);
-        head.headers.remove(UPGRADE);
-        let origin = head.headers.get(http::header::ORIGIN).cloned();
-        let cookie = cookies::bind(&target, &head.headers);
-        if let Some(edits) = &target.options.edits {
-            edits.request.apply(&mut head.headers);
-        }
-        if let Some(grant) = grant {
-            grant.apply(&mut head.headers);
-        }
-        match &target.options.host {
-            // HTTP/1.0 need not name a host, HTTP/1.1 must.
-            None if host.is_empty() => set_host(&mut head.headers, &target.destination.authority),
-            None => {}
-            Some(HostOption::Destination) => set_host(&mut head.headers, &target.destination.authority),
-            Some(HostOption::Name(name)) => set_host(&mut head.headers, name),
-        }
-        if let Some(protocol) = &upgrade {
-            head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-            head.headers.insert(UPGRADE, protocol.clone());
-        }
-        if chunked {
-            // Or a GET with a body of unknown length would be sent without it.
-            head.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
-        head.version = Version::HTTP_11;
-        if let Some(log) = &mut log {
-            log.forwarded(&head.headers, &path_and_query, is_websocket(&head.headers));
-        }
-        let mut uri = UriParts::default();
-        uri.path_and_query = Some(path_and_query);
-        head.uri = Uri::from_parts(uri).expect("a path alone is a valid URI");
-
-        mirror::copy(worker, &target, &self.peer, &head, upgrade.is_none() && http_body::Body::is_end_stream(&body));
-        let clock = self.clock.clone();
-        let body = RequestBody::new(body, move || clock.unlimited());
-        let mut record = Record::new(target.clone(), worker.shard, log);
-        let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
-        let effort = Effort::default();
-        let exchange =
-            Exchange { pools: &worker.pools, endpoint: &target.endpoint, preamble: &preamble, effort: &effort };
-        let answer = exchange.send(&head, &body).await;
-        record.effort(&effort);
-        match answer {
-            Ok(response) => {
-                self.pass_on(
-                    response,
-                    upgrade.as_ref(),
-                    Finish { wish, origin, cookie, options: &target.options },
-                    record,
-                )
-                .await
-            }
-            Err(error) => {
-                let (service, place) = (&target.service, &target.destination.text);
-                match error.side() {
-                    upstream::Side::Target => tracing::error!("{service} {place}: {}", error.chain()),
-                    // The client's fault, and no reason to fill the log.
-                    upstream::Side::Client => tracing::debug!("{service} {place}: {}", error.chain()),
-                }
-                record.failed(answer::status_of(&error).as_u16(), error.reason());
-                answer::failed(&error)
-            }
-        }
-    }
-
-    async fn pass_on(
-        &self,
-        response: Response<crate::upstream::ResponseBody>,
-        asked: Option<&HeaderValue>,
-        finish: Finish<'_>,
-        mut record: Record,
-    ) -> Response<Body> {
-        let (mut head, body) = response.into_parts();
-        let worker = &*self.worker;
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            let agreed = head.headers.get(UPGRADE).cloned();
-            let matches = asked.zip(agreed.as_ref()).is_some_and(|(asked, agreed)| {
-                asked
-                    .as_bytes()
-                    .split(|b| *b == b',')
-                    .any(|name| name.trim_ascii().eq_ignore_ascii_case(agreed.as_bytes()))
-            });
-            let upgraded = if matches { body.upgrade().await } else { None };
-            let (Some(upgraded), Some(protocol)) = (upgraded, agreed) else {
-                tracing::error!("a target changed to a protocol that nobody asked for");
-                record.failed(StatusCode::BAD_GATEWAY.as_u16(), "upgrade");
-                return answer::bad_gateway();
-            };
-            worker.rules.remove_hop_by_hop(&mut head.headers);
-            head.headers.remove(http::header::CONTENT_LENGTH);
-            head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-            let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
-            head.headers.insert(UPGRADE, protocol);
-            record.status(head.status.as_u16());
-            record.upgraded(websocket);
-            let open = websocket.then(|| worker.metrics.http().websocket(worker.shard));
-            self.tunnel.replace(Some(Tunnel { upgraded, record, _open: open }));
-            return Response::from_parts(head, Body::empty());
-        }
-        if !headers::settle_length(&mut head.headers) {
-            tracing::error!("a target sent a transfer coding that is not understood");
-            record.status(StatusCode::BAD_GATEWAY.as_u16());
-            return answer::bad_gateway();
-        }
-        worker.rules.remove_hop_by_hop(&mut head.headers);
-        if head.status == StatusCode::NO_CONTENT {
-            head.headers.remove(http::header::CONTENT_LENGTH);
-        }
-        worker.rules.secure_transport(&mut head.headers, &self.peer);
-        if let Some(edits) = &finish.options.edits {
-            if let Some(cors) = &edits.cors {
-                cors.permit(finish.origin.as_ref(), &mut head.headers);
-            }
-            edits.response.apply(&mut head.headers);
-        }
-        if let Some(cookie) = finish.cookie {
-            head.headers.append(http::header::SET_COOKIE, cookie);
-        }
-        let coding = match (finish.wish, &worker.config.compression) {
-            (Some(wish), Some(compression)) => {
-                compression.apply(wish, &mut head, http_body::Body::size_hint(&body).exact())
-            }
-            _ => None,
-        };
-        let body = match coding {
-            None => Body::target(body),
-            Some(coding) => match Body::packed(body, coding) {
-                Ok(body) => body,
-                Err(error) => {
-                    tracing::error!("cannot compress with {}: {error}", coding.name());
-                    record.status(StatusCode::BAD_GATEWAY.as_u16());
-                    return answer::bad_gateway();
-                }
-            },
-        };
-        head.version = Version::HTTP_11;
-        record.status(head.status.as_u16());
-        record.fields(&head.headers);
-        Response::from_parts(head, body.with_record(record))
-    }
-}
-
-fn set_host(headers: &mut HeaderMap, host: &str) {
-    if let Ok(value) = HeaderValue::from_str(host) {
-        headers.insert(HOST, value);
+        let asked = target.options.tries.as_ref().is_some_and(|tries| tries.asked());
+        Plan::Forward(Forward {
+            target: state,
+            identity: target.identity(),
+            route: if asked { route.state.share() } else { None },
+            path_and_query,
+            alone: route.targets.len() == 1,
+            grant: None,
+        })
     }
 }
 

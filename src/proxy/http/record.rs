@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::HeaderMap;
+use http::uri::PathAndQuery;
 
 use super::answer::CLIENT_GONE;
 use super::facts::Facts;
@@ -47,6 +48,22 @@ impl Record {
         }
         if let Some(facts) = &mut self.facts {
             facts.first_byte = Some(self.begun.elapsed());
+        }
+    }
+
+    /// It goes to another target now.
+    pub(crate) fn target(&mut self, target: Arc<TargetState>) {
+        if let Some(flight) = &mut self.flight {
+            flight.answered(true);
+        }
+        self.flight = target.begin();
+        self.target = Some(target);
+    }
+
+    /// As it goes to the target.
+    pub(crate) fn forwarded(&mut self, headers: &HeaderMap, target: &PathAndQuery, websocket: bool) {
+        if let Some(facts) = &mut self.facts {
+            facts.forwarded(headers, target, websocket);
         }
     }
 
