@@ -132,7 +132,8 @@ impl App {
         if let registry::Backend::Consul(consul) = &config.registry.backend
             && !consul.connect.is_empty()
         {
-            tokio::spawn(mesh::follow(consul.client.clone(), consul.connect.clone(), shared.credentials.clone()));
+            let (client, name) = (consul.client.clone(), consul.connect.clone());
+            tokio::spawn(mesh::follow(client, name, shared.credentials.clone(), live.clone(), tables.clone()));
         }
         // Takes a moment, and must not take it from a worker.
         tokio::task::spawn_blocking(upstream::prepare);

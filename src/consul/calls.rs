@@ -74,6 +74,19 @@ impl Client {
         .await
     }
 
+    /// Do the intentions of the mesh let the holder of this certificate talk to a service?
+    pub async fn authorize(&self, service: &str, uri: &str, serial: &str) -> Result<bool, Error> {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(rename_all = "PascalCase", default)]
+        struct Verdict {
+            authorized: bool,
+        }
+        let question = serde_json::json!({ "Target": service, "ClientCertURI": uri, "ClientCertSerial": serial });
+        let answer = self.post("/v1/agent/connect/authorize", question.to_string().into()).await?;
+        let verdict: Verdict = serde_json::from_slice(&answer).map_err(|error| Error::Answer(error.to_string()))?;
+        Ok(verdict.authorized)
+    }
+
     /// The names of all keys that begin with `prefix`.
     pub async fn keys(&self, prefix: &str) -> Result<Vec<String>, Error> {
         let read = Read { missing_is_empty: true, ..Read::default() };

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::proxy::{Proxy, Start};
 use crate::testing::certs::Ca;
 use crate::testing::client;
+use crate::testing::consul::Consul;
 use crate::testing::origin::{self, Origin};
 use crate::testing::{PATIENCE, until};
 
@@ -190,4 +191,53 @@ async fn names_are_looked_up_and_addresses_of_version_6_reached() {
         });
         assert_eq!(answer.text(), "6");
     }
+}
+
+/// Certificate, key and name of a service in the mesh, and its roots, as the agent gives them.
+async fn member(consul: &Consul, service: &str) -> (String, String, String) {
+    let (_, leaf) = consul.call("GET", &format!("/v1/agent/connect/ca/leaf/{service}"), "").await;
+    let leaf: serde_json::Value = serde_json::from_str(&leaf).expect("JSON");
+    let (_, roots) = consul.call("GET", "/v1/agent/connect/ca/roots", "").await;
+    let roots: serde_json::Value = serde_json::from_str(&roots).expect("JSON");
+    let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
+    (text(&leaf["CertPEM"]), text(&leaf["PrivateKeyPEM"]), text(&roots["Roots"][0]["RootCert"]))
+}
+
+/// A server that is this service, and lets in who is of the mesh.
+async fn native(consul: &Consul, service: &str, name: &str) -> Origin {
+    let (cert, key, root) = member(consul, service).await;
+    Origin::start_tls(name, crate::testing::certs::mutual_server(&root, &cert, &key)).await
+}
+
+#[tokio::test]
+async fn a_member_of_the_mesh_is_known_by_its_uri() {
+    let consul = Consul::real().await;
+    let web = native(&consul, "web", "web").await;
+    let impostor = native(&consul, "other", "impostor").await;
+    let outsider = Origin::start_tls("outsider", {
+        let ca = Ca::new();
+        ca.server(&ca.leaf(&["web"]), &[])
+    })
+    .await;
+    for (id, path, origin) in
+        [("web-1", "/web", &web), ("web-2", "/impostor", &impostor), ("web-3", "/outsider", &outsider)]
+    {
+        let tag = format!("urlprefix-{path} connect=true");
+        consul.put(id, "web", origin.addr(), &[&tag], &["passing"]).await;
+    }
+    let proxy = Start::consul(&consul).property("registry.consul.connect", "fabio");
+    let proxy = proxy.property("proxy.connmaxrequests", 1).start().await;
+    proxy.serves("h", "/web", "web").await;
+    assert_eq!(proxy.get("h", "/impostor").await.status, 502);
+    assert_eq!(proxy.get("h", "/outsider").await.status, 502);
+    assert!(impostor.seen().is_empty() && outsider.seen().is_empty());
+
+    let deny = r#"{"SourceName":"fabio","DestinationName":"web","Action":"deny"}"#;
+    assert_eq!(consul.call("POST", "/v1/connect/intentions", deny).await.0, 200);
+    until(PATIENCE, "the intention is heeded", async || (proxy.get("h", "/web").await.status == 502).then_some(()))
+        .await;
+
+    let stranger = Start::consul(&consul).start().await;
+    assert_eq!(stranger.get("h", "/web").await.status, 404);
+    assert!(rejects(&stranger).await.contains("set registry.consul.connect"));
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::tcp::{Ended, Family, Found, Reason, Worker};
 use crate::life::{Phase, Watch};
 use crate::metrics::Shard;
-use crate::upstream::{Endpoint, Entered};
+use crate::upstream::{Endpoint, Entered, Pools};
 
 /// What all sessions of one listener share.
 #[derive(Clone, Debug)]
@@ -218,7 +218,7 @@ struct Leave {
 impl Leave {
     async fn run(&self) -> Reason {
         let session = &*self.session;
-        let upstream = match connect(&session.target.endpoint).await {
+        let upstream = match connect(&session.target.endpoint, &self.socket.worker.pools).await {
             Ok(upstream) => Rc::new(upstream),
             Err(error) => {
                 // Not louder: whoever makes up addresses must not fill the log.
@@ -279,9 +279,9 @@ impl Drop for Leave {
     }
 }
 
-async fn connect(endpoint: &Endpoint) -> io::Result<UdpSocket> {
+async fn connect(endpoint: &Endpoint, pools: &Pools) -> io::Result<UdpSocket> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for addr in tokio::net::lookup_host((endpoint.host.as_str(), endpoint.port)).await? {
+    for addr in pools.resolve(endpoint).await? {
         let any: SocketAddr = match addr {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -74,6 +76,11 @@ impl Pools {
     pub async fn connect_plain(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
         let (config, shared) = (&self.0.config, &self.0.shared);
         connect::connect(endpoint, None, config, shared, config.dial_timeout, preamble).await
+    }
+
+    /// Where the endpoint is, the best address first. At least one.
+    pub async fn resolve(&self, endpoint: &Endpoint) -> io::Result<Vec<SocketAddr>> {
+        self.0.shared.resolver.resolve(&endpoint.host, endpoint.port).await
     }
 
     async fn connect_within(&self, endpoint: &Endpoint, preamble: &[u8], limit: Duration) -> Result<Stream, Error> {

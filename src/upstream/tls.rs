@@ -5,7 +5,7 @@
 mod files;
 mod mesh;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +27,8 @@ use super::directory::TargetTls;
 pub struct Credentials {
     files: Vec<TlsFiles>,
     current: ArcSwap<Generation>,
+    /// Services of the mesh whose intentions let us in.
+    permitted: ArcSwap<BTreeSet<Arc<str>>>,
 }
 
 /// What was made of the files as they were at some time.
@@ -50,7 +52,8 @@ struct Way {
 
 impl Default for Credentials {
     fn default() -> Self {
-        Self { files: Vec::new(), current: ArcSwap::from_pointee(Generation::of(Arc::default(), None)) }
+        let current = ArcSwap::from_pointee(Generation::of(Arc::default(), None));
+        Self { files: Vec::new(), current, permitted: ArcSwap::default() }
     }
 }
 
@@ -58,7 +61,8 @@ impl Credentials {
     /// Reads all files.
     pub fn load(files: Vec<TlsFiles>) -> Result<Self, BadFile> {
         let loaded = read(&files)?;
-        Ok(Self { files, current: ArcSwap::from_pointee(Generation::of(Arc::new(loaded), None)) })
+        let current = ArcSwap::from_pointee(Generation::of(Arc::new(loaded), None));
+        Ok(Self { files, current, permitted: ArcSwap::default() })
     }
 
     /// Reads files again when they have changed. What cannot be read leaves everything as it was. Never ends.
@@ -96,6 +100,11 @@ impl Credentials {
         self.current.rcu(|current| Generation::of(current.loaded.clone(), Some(mesh.clone())));
     }
 
+    /// The services of the mesh that new connections may be made to. Until it is called: none.
+    pub fn permit(&self, services: BTreeSet<Arc<str>>) {
+        self.permitted.store(Arc::new(services));
+    }
+
     /// The configuration for a target. An unknown name is an error: nothing less is believed in its place.
     pub(super) fn client_config(&self, tls: &TargetTls) -> io::Result<Arc<ClientConfig>> {
         let way = Way {
@@ -105,6 +114,12 @@ impl Credentials {
             alpn: tls.alpn.clone(),
             mesh: tls.mesh.clone(),
         };
+        if let Some(service) = &tls.mesh
+            && !self.permitted.load().contains(service)
+        {
+            let why = format!("no intention of the service mesh lets us talk to {service}");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
         let generation = self.current.load();
         let mut made = generation.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(config) = made.get(&way) {
@@ -117,6 +132,9 @@ impl Credentials {
 }
 
 fn read(files: &[TlsFiles]) -> Result<HashMap<Box<str>, Loaded>, BadFile> {
+    if files.is_empty() {
+        return Ok(HashMap::new());
+    }
     let provider = provider();
     files.iter().map(|files| Ok((files.name.clone(), files.load(&provider)?))).collect()
 }

@@ -75,18 +75,16 @@ impl Group {
 
     /// At random, by weight, from those that are usable and not `but`.
     fn draw_usable(&self, targets: &[Target], conditions: &impl Conditions, but: Option<usize>) -> Option<usize> {
-        let usable = || self.members().filter(|index| Some(*index) != but && conditions.usable(*index));
-        let sum: f64 = usable().map(|index| targets[index].share).sum();
-        let mut left = fraction(conditions.random()) * sum;
-        let mut last = None;
-        for index in usable() {
-            last = Some(index);
-            left -= targets[index].share;
-            if left < 0.0 {
-                break;
+        // Each takes the place of those before it with the probability of its part: one look at each is enough.
+        let (mut sum, mut drawn) = (0.0, None);
+        for index in self.members().filter(|index| Some(*index) != but && conditions.usable(*index)) {
+            let share = targets[index].share;
+            sum += share;
+            if fraction(conditions.random()) * sum < share {
+                drawn = Some(index);
             }
         }
-        last
+        drawn
     }
 
     /// The one whose turn it is, else another one at random. A turn is taken once per choice: groups that take several
@@ -129,19 +127,19 @@ impl Group {
     fn least(&self, targets: &[Target], conditions: &impl Conditions) -> Option<usize> {
         let first = self.draw(targets, conditions)?;
         let load = |index: usize, more: u32| f64::from(conditions.in_flight(index) + more) / targets[index].share;
-        let (mut best, mut lowest) = (first, load(first, 0));
-        if lowest == 0.0 {
+        let drawn = load(first, 0);
+        if drawn == 0.0 {
             return Some(first);
         }
         // Begins at the drawn one, so that equals behind a busy one get the same chance each.
         let at = self.members.partition_point(|index| (*index as usize) < first);
         let (before, behind) = self.members.split_at(at);
         let others = behind.iter().chain(before).map(|index| *index as usize).filter(|index| *index != first);
+        let (mut best, mut lowest) = (first, f64::INFINITY);
         for index in others.take(LOOKED_AT) {
-            // With the request that is to be placed: moving it must not make things worse.
-            let other = load(index, 1);
-            if (other < lowest || (best == first && other <= lowest)) && conditions.usable(index) {
-                (best, lowest) = (index, other);
+            // Going there must not make things worse, this request counted.
+            if load(index, 1) <= drawn && load(index, 0) < lowest && conditions.usable(index) {
+                (best, lowest) = (index, load(index, 0));
             }
         }
         Some(best)
