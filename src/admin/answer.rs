@@ -56,6 +56,7 @@ async fn dispatch(state: &State, request: Request<Incoming>) -> Answer {
         "/api/version" => return text(TEXT, state.views.version),
         "/api/rejects" => return api::rejects(state, query),
         "/api/status" => return api::status(state, query),
+        "/api/targets" => return api::targets(state, query),
         "/routes" => return pages::routes(state),
         "/favicon.ico" => return error(StatusCode::NOT_FOUND, "404 page not found"),
         _ => {}

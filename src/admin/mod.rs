@@ -21,7 +21,9 @@ mod views;
 use std::sync::Arc;
 
 pub use serve::{serve, serve_connection};
-pub use views::{BoxError, BoxFuture, Change, Health, Override, Overrides, SourceView, StatusView, Views, Written};
+pub use views::{
+    BoxError, BoxFuture, Change, Condition, Health, Override, Overrides, SourceView, StatusView, Views, Written,
+};
 
 /// `ui.*`
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -141,6 +141,7 @@ async fn start_with(config: Config, overrides: bool) -> Admin {
             None => Health::Ready,
             Some(reason) => Health::Unready(reason.clone()),
         }),
+        conditions: Arc::new(Vec::new),
         overrides: if overrides { Some(world.clone()) } else { None },
         config_json: r#"{"UI":{"Title":"<t>&"},"Buckets":[0.005,10],"Peers":null,"Map":{}}"#.into(),
         version: "1.2.3",

@@ -1,5 +1,6 @@
 //! The only code that knows every part: build, bind, run, drain.
 
+mod conditions;
 pub mod dev;
 mod dynamic;
 mod edge;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::VERSION;
+use super::{VERSION, conditions};
 use crate::admin::{
     BoxError, BoxFuture, Change, Health, Override, Overrides, SourceView, State, StatusView, Views, Written,
 };
@@ -21,6 +21,7 @@ pub(super) fn state(
     life: &Watch,
 ) -> Arc<State> {
     let (of_rejects, of_status, life) = (registry.clone(), registry.clone(), life.clone());
+    let of_targets = live.clone();
     let has_overrides = matches!(config.registry.backend, registry::Backend::Consul(_));
     let overrides: Option<Arc<dyn Overrides>> =
         if has_overrides { Some(Arc::new(Store(registry.overrides()))) } else { None };
@@ -29,6 +30,7 @@ pub(super) fn state(
         rejects: Arc::new(move || of_rejects.status().table.rejects.to_vec()),
         status: Arc::new(move || status(&of_status.status())),
         health: Arc::new(move || health(life.phase())),
+        conditions: Arc::new(move || conditions::of(&of_targets.load().table)),
         overrides,
         config_json: config.json.as_str().into(),
         version: VERSION,

@@ -7,6 +7,7 @@ mod access_log;
 mod choosing;
 mod consul;
 mod headers;
+mod limits;
 mod parsing;
 mod policy;
 mod proxy;

@@ -241,6 +241,16 @@ async fn an_ejected_instance_comes_back() {
         assert_eq!(client.get("h", "/").await.status, 200);
     }
     assert!(origins[2].seen().len() <= 6, "{}", origins[2].seen().len());
+    let slow = format!("route add new /new {} opts \"slowstart=1h\"", origins[0].url());
+    let bad = format!("route add s / http://{}/\n", free_addr());
+    let other = Start::routes(format!("{bad}{slow}")).start().await;
+    for _ in 0..6 {
+        assert_eq!(other.get("h", "/").await.status, 502);
+    }
+    let conditions = other.page("/api/targets").await.text();
+    for part in [r#""state":"ejected","reason":"connections""#, r#""path":"/new""#, r#""state":"slow_start""#] {
+        assert!(conditions.contains(part), "{part}: {conditions}");
+    }
     origins[2].always(origin::reply(200, &[], "bad"));
     proxy.serves("h", "/", "bad").await;
     let before = origins[2].seen().len();

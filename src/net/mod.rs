@@ -2,6 +2,7 @@
 //! protocol, and the ClientHello of TLS.
 
 pub mod client_hello;
+mod datagrams;
 mod peer;
 pub mod proxy_protocol;
 mod relay;
@@ -12,6 +13,7 @@ mod supplies;
 mod timed;
 mod tunnel;
 
+pub use datagrams::{Datagrams, Here};
 pub use peer::{ClientCertificate, Peer, TlsInfo};
 pub use relay::{End, Limits, Side, relay};
 pub use rewind::Rewind;

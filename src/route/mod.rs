@@ -52,7 +52,9 @@ pub use known::Known;
 pub use language::parse_text;
 pub use live::{LiveTable, Slot, Snapshot};
 pub use lookup::Candidates;
-pub use options::{Balance, Ejection, HostOption, Mirror, Options, ProxyVersion, Reach, SameSite, Sticky, Tries};
+pub use options::{
+    Balance, Ejection, HostOption, Limits, Mirror, Options, ProxyVersion, Rate, RateKey, Reach, SameSite, Sticky, Tries,
+};
 pub use redirect::Redirect;
 pub use table::Table;
 pub use tags::parse_tags;

@@ -2,6 +2,7 @@
 
 mod balance;
 mod ejection;
+mod limits;
 mod mirror;
 mod reach;
 mod sticky;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 pub use self::balance::Balance;
 pub use self::ejection::Ejection;
+pub use self::limits::{Limits, Rate, RateKey};
 pub use self::mirror::Mirror;
 pub use self::reach::Reach;
 pub use self::sticky::{SameSite, Sticky};
@@ -47,6 +49,8 @@ pub struct Options {
     pub ejection: Option<Box<Ejection>>,
     /// `slowstart`: the time in which a new target comes to its full share; `None`: at once.
     pub slow_start: Option<Duration>,
+    /// How much is taken; `None`: everything.
+    pub limits: Option<Box<Limits>>,
     pub register: Option<Arc<str>>,
     pub balance: Option<Box<Balance>>,
     pub sticky: Option<Box<Sticky>>,
@@ -86,6 +90,7 @@ impl Default for Options {
             tries: None,
             ejection: None,
             slow_start: None,
+            limits: None,
             register: None,
             balance: None,
             sticky: None,
@@ -144,6 +149,7 @@ impl Options {
             idle_timeout: filled("idletimeout").map(|text| time("idletimeout", text)).transpose()?,
             tries: Tries::parse(&raw)?,
             ejection: Ejection::parse(&raw)?,
+            limits: Limits::parse(&raw)?,
             slow_start: given("slowstart")
                 .map(|text| time("slowstart", text))
                 .transpose()?

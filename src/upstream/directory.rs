@@ -12,22 +12,43 @@ use std::sync::{Arc, OnceLock, Weak};
 use aws_lc_rs::hmac;
 
 use super::budget::Budget;
+use super::gate::Gate;
 use super::health::{Ejected, Health, Moment, Verdict, moment};
 use super::term::Kept;
 use super::{Load, ServiceState, Token, sticky};
 use crate::metrics::{Metrics, TargetSeries};
-use crate::route::{Destination, Ejection, HostOption, Options, Route, Scheme, Strategy, Target};
+use crate::route::{Destination, Ejection, HostOption, Options, Route, Scheme, Slot, Strategy, Target};
 
 /// What a route remembers: whose turn it is, and its retries.
 #[derive(Debug, Default)]
 pub struct RouteState {
     turn: AtomicU64,
     budget: OnceLock<Box<Budget>>,
+    in_flight: AtomicUsize,
+    /// The buckets of its rates, hung on by their owner.
+    pub buckets: Slot,
+}
+
+/// A request that is under way on a route with `routemaxconn`.
+#[derive(Debug)]
+pub struct OnRoute(Arc<RouteState>);
+
+impl Drop for OnRoute {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl RouteState {
     pub fn next_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// One request more on the route, unless there are as many as there may be.
+    pub fn enter(self: Arc<Self>, limit: usize) -> Option<OnRoute> {
+        let more = |count| (count < limit).then_some(count + 1);
+        let entered = self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        entered.is_ok().then(|| OnRoute(self))
     }
 
     /// How many retries it has had.
@@ -66,7 +87,8 @@ impl TargetState {
 
     /// It has as many requests as it may have.
     pub fn is_full(&self) -> bool {
-        false
+        let limit = self.options.limits.as_ref().and_then(|limits| limits.in_flight);
+        limit.is_some_and(|limit| self.endpoint.gate.is_full(limit))
     }
 
     /// The part of its share that it gets by now, 0 to 1: less than all during its slow start.
@@ -124,14 +146,15 @@ pub struct Endpoint {
     pub socket: Option<Box<str>>,
     /// What requests of all workers have found out about it.
     pub health: Health,
+    pub gate: Gate,
     pub(super) kept: Arc<Kept>,
 }
 
 impl Endpoint {
     /// `id`: see there.
     pub fn new(id: u64, host: &str, port: u16, tls: Option<TargetTls>) -> Self {
-        let (health, kept) = Default::default();
-        Self { id, host: host.to_owned(), port, tls, socket: None, health, kept }
+        let (health, gate, kept) = Default::default();
+        Self { id, host: host.to_owned(), port, tls, socket: None, health, gate, kept }
     }
 }
 

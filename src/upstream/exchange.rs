@@ -21,7 +21,7 @@ use hyper_util::rt::TokioIo;
 use super::directory::Endpoint;
 use super::kept::Kept;
 use super::term::Term;
-use super::{Error, Pools};
+use super::{Error, Inbound, Pools};
 use crate::net::Stream;
 
 /// A connection to a target with its driver.
@@ -42,7 +42,7 @@ pub(super) struct Connection {
 pub struct RequestBody(Rc<Source>);
 
 struct Source {
-    incoming: RefCell<Option<Incoming>>,
+    incoming: RefCell<Option<Inbound>>,
     touched: Cell<bool>,
     /// Everything was taken, for this try.
     ended: Cell<bool>,
@@ -59,7 +59,7 @@ impl RequestBody {
     }
 
     /// `done` is called when the last byte has been read.
-    pub fn new(incoming: Incoming, done: impl FnOnce() + 'static) -> Self {
+    pub fn new(incoming: Inbound, done: impl FnOnce() + 'static) -> Self {
         if incoming.is_end_stream() {
             done();
             return Self::empty();
@@ -67,7 +67,7 @@ impl RequestBody {
         Self::from_source(Some(incoming), Some(Box::new(done)))
     }
 
-    fn from_source(incoming: Option<Incoming>, done: Option<Box<dyn FnOnce()>>) -> Self {
+    fn from_source(incoming: Option<Inbound>, done: Option<Box<dyn FnOnce()>>) -> Self {
         Self(Rc::new(Source {
             ended: Cell::new(incoming.is_none()),
             incoming: RefCell::new(incoming),
@@ -98,7 +98,7 @@ impl RequestBody {
         }
         let mut kept = source.kept.borrow_mut();
         kept.rewind();
-        source.ended.set(!kept.has_more() && source.incoming.borrow().as_ref().is_none_or(Incoming::is_end_stream));
+        source.ended.set(!kept.has_more() && source.incoming.borrow().as_ref().is_none_or(Inbound::is_end_stream));
         true
     }
 }
@@ -142,11 +142,11 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        !self.0.kept.borrow().has_more() && self.0.incoming.borrow().as_ref().is_none_or(Incoming::is_end_stream)
+        !self.0.kept.borrow().has_more() && self.0.incoming.borrow().as_ref().is_none_or(Inbound::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        let hint = self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint);
+        let hint = self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint);
         match (self.0.kept.borrow().left() as u64, hint.exact()) {
             (0, _) => hint,
             (left, Some(rest)) => SizeHint::with_exact(left + rest),

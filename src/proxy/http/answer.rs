@@ -1,10 +1,12 @@
 //! Answers that we make ourselves. The only file that decides a status for them.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE,
     ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
-    LOCATION, ORIGIN, VARY, WWW_AUTHENTICATE,
+    LOCATION, ORIGIN, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
 use http::{Method, Response, StatusCode};
 
@@ -129,6 +131,21 @@ pub(crate) fn status_of(error: &upstream::Error) -> StatusCode {
 
 /// The client went away before the response head: never sent, but counted.
 pub(crate) const CLIENT_GONE: u16 = 499;
+
+/// A target or a route has as many requests as it may have.
+pub(crate) fn busy() -> Response<Body> {
+    let mut response = empty(StatusCode::SERVICE_UNAVAILABLE);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    mark(response, Outcome::Refused)
+}
+
+/// Too many requests in too short a time (RFC 6585, section 4). `wait`: until there may be one more.
+pub(crate) fn too_many(wait: Duration) -> Response<Body> {
+    let mut response = text_answer(StatusCode::TOO_MANY_REQUESTS, "too many requests\n");
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+    mark(response, Outcome::Refused)
+}
 
 pub(crate) fn failed(error: &upstream::Error) -> Response<Body> {
     empty(status_of(error))

@@ -4,7 +4,6 @@ use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, 
 use http::request::Parts;
 use http::uri::Parts as UriParts;
 use http::{Response, StatusCode, Uri, Version};
-use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::body::Body;
@@ -14,12 +13,14 @@ use super::record::Record;
 use super::{Client, Forward, Plan, Tunnel, answer, cookies, headers, is_websocket, mirror};
 use crate::proxy::{note, preamble};
 use crate::route::{HostOption, Options, Tries};
-use crate::upstream::{self, Effort, Error, Exchange, RequestBody, ResponseBody, TargetState, Times, Verdict, moment};
+use crate::upstream::{
+    self, Effort, Error, Exchange, Inbound, RequestBody, ResponseBody, TargetState, Times, Verdict, moment,
+};
 
 /// What a client asks for.
 pub(super) struct Asked<'a> {
     pub(super) head: Parts,
-    pub(super) body: Incoming,
+    pub(super) body: Inbound,
     pub(super) host: &'a str,
 }
 
@@ -78,13 +79,21 @@ impl Client {
             deadline: forward.tries().and_then(|tries| tries.total).map(|total| Instant::now() + total),
         };
         let mut record = Record::new(forward.target.clone(), worker.shard, log);
-        if let (Some(tries), Some(route)) = (forward.tries(), &forward.route) {
+        if let (Some(tries), Some(route)) = (forward.asked(), &forward.route) {
             route.budget().request(moment());
             if tries.permits(&head.method, &head.headers) {
                 run.body.keep(worker.config.retry_buffer);
             }
         }
         loop {
+            if let Some(limits) = &forward.target.options.limits
+                && let Err(limit) =
+                    record.held.take(limits, forward.route.as_ref(), &forward.target, run.deadline).await
+            {
+                forward.target.series.limited(limit);
+                record.failed(StatusCode::SERVICE_UNAVAILABLE.as_u16(), limit);
+                return answer::busy();
+            }
             let answer = self.attempt(&mut head, &common, &forward, &mut run, &mut record).await;
             record.effort(&run.effort);
             let why = match &answer {
@@ -130,7 +139,7 @@ impl Client {
     }
 
     /// Brings the head into the form that all targets have in common.
-    fn prepare<'a>(&self, head: &mut Parts, body: &Incoming, host: &'a str) -> Common<'a> {
+    fn prepare<'a>(&self, head: &mut Parts, body: &Inbound, host: &'a str) -> Common<'a> {
         let rules = &self.worker.rules;
         let upgrade = headers::upgrade(&head.headers, head.version, &head.method);
         let unknown_length = head.version == Version::HTTP_2

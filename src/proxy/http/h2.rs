@@ -26,6 +26,7 @@ use super::serve::Listener;
 use super::{Client, Worker};
 use crate::life::{Phase, Watch};
 use crate::net::{Clock, Peer, Stream};
+use crate::upstream::Inbound;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -93,8 +94,8 @@ async fn answer(client: Client, mut request: Request<Incoming>, open: Open) -> R
     let head_only = *request.method() == Method::HEAD;
     to_http1(&mut request);
     let response = match deadline {
-        None => client.handle(request).await,
-        Some(deadline) => tokio::time::timeout_at(deadline, client.handle(request))
+        None => client.handle(request.map(Inbound::Http2)).await,
+        Some(deadline) => tokio::time::timeout_at(deadline, client.handle(request.map(Inbound::Http2)))
             .await
             .map_err(|_| "the response took longer than the listener's wt")?,
     };

@@ -13,6 +13,7 @@ mod facts;
 mod forward;
 mod h2;
 mod headers;
+mod limits;
 mod mirror;
 mod packed;
 mod record;
@@ -26,7 +27,6 @@ use http::header::{HeaderMap, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Response};
-use hyper::body::Incoming;
 
 use self::answer::Refusal;
 use self::body::Body;
@@ -41,7 +41,7 @@ use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Clock, Peer};
 use crate::proxy::Config;
 use crate::route::{LiveTable, Redirect, Route, Scheme, Snapshot, Target, path};
-use crate::upstream::{Pools, RouteState, TargetState, Upgraded};
+use crate::upstream::{Inbound, Pools, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -118,7 +118,7 @@ struct Forward {
     target: Arc<TargetState>,
     /// See [`Target::identity`].
     identity: u128,
-    /// Set when the target asks for retries.
+    /// Set when something is counted on the route: retries, or requests under way.
     route: Option<Arc<RouteState>>,
     path_and_query: PathAndQuery,
     /// The route has no other target.
@@ -128,7 +128,7 @@ struct Forward {
 }
 
 impl Client {
-    async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn handle(&self, request: Request<Inbound>) -> Response<Body> {
         let logger = self.worker.logger.as_ref();
         let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
         let response = self.respond(request, &mut facts).await;
@@ -138,7 +138,7 @@ impl Client {
     }
 
     /// Takes the facts if the request goes to a target.
-    async fn respond(&self, mut request: Request<Incoming>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
+    async fn respond(&self, mut request: Request<Inbound>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
         let worker = &*self.worker;
         let host = match request::asked(&mut request, worker.config.max_target_size) {
             Ok(Asked::Path(host)) => host,
@@ -276,6 +276,16 @@ impl Client {
                 // Browsers ask without credentials, so this comes before auth.
                 return Some(Plan::Answer(answer::preflight(cors, &head.headers)));
             }
+            if let Some(rate) = options.limits.as_ref().and_then(|limits| limits.rate.as_ref())
+                && tried.is_empty()
+                && let Some(state) = route.state.get::<RouteState>()
+                && let Err(wait) = limits::rate(rate, state, self.peer.remote.ip(), &head.headers, trusted)
+            {
+                if let Some(target) = target.state.get::<TargetState>() {
+                    target.series.limited("rate");
+                }
+                return Some(Plan::Answer(answer::too_many(wait)));
+            }
             let plan = match location {
                 Some((code, location)) => Plan::Redirect { code, location },
                 None => self.plan_forward(head, route, target, cleaned),
@@ -310,7 +320,9 @@ impl Client {
         let Some(path_and_query) = request::forward_target(head.uri.path_and_query(), &path, query) else {
             return Plan::Answer(Refusal::BadTarget.answer());
         };
-        let asked = target.options.tries.as_ref().is_some_and(|tries| tries.asked());
+        let options = &target.options;
+        let counted = options.limits.as_ref().is_some_and(|limits| limits.route_in_flight.is_some());
+        let asked = counted || options.tries.as_ref().is_some_and(|tries| tries.asked());
         Plan::Forward(Forward {
             target: state,
             identity: target.identity(),

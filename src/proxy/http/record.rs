@@ -8,6 +8,7 @@ use http::uri::PathAndQuery;
 
 use super::answer::CLIENT_GONE;
 use super::facts::Facts;
+use super::limits::Held;
 use crate::access_log::Outcome;
 use crate::metrics::Shard;
 use crate::upstream::{Effort, Flight, TargetState};
@@ -22,6 +23,8 @@ pub(crate) struct Record {
     upgraded: bool,
     /// Counts at the target until all is over; `None`: nobody wants to know.
     flight: Option<Flight>,
+    /// Given back when the request is over.
+    pub(crate) held: Held,
     /// `None`: there is no access log, or it is not for this request.
     facts: Option<Box<Facts>>,
 }
@@ -30,14 +33,23 @@ impl Record {
     /// A request that goes to a target.
     pub(crate) fn new(target: Arc<TargetState>, shard: Shard, facts: Option<Box<Facts>>) -> Self {
         let begun = Instant::now();
-        let flight = target.begin();
-        Self { target: Some(target), shard, begun, status: CLIENT_GONE, upgraded: false, flight, facts }
+        let (flight, held) = (target.begin(), Held::default());
+        Self { target: Some(target), shard, begun, status: CLIENT_GONE, upgraded: false, flight, held, facts }
     }
 
     /// A request that we answer.
     pub(crate) fn own(status: u16, outcome: Outcome, shard: Shard, mut facts: Box<Facts>) -> Self {
         facts.outcome = outcome;
-        Self { target: None, shard, begun: facts.begun, status, upgraded: false, flight: None, facts: Some(facts) }
+        Self {
+            target: None,
+            shard,
+            begun: facts.begun,
+            status,
+            upgraded: false,
+            flight: None,
+            held: Held::default(),
+            facts: Some(facts),
+        }
     }
 
     /// The response has begun. What ends it is not known yet.

@@ -14,6 +14,7 @@ use super::body::Body;
 use super::{Client, Tunnel, Worker, h2};
 use crate::life::{Phase, Watch};
 use crate::net::{Clock, Peer, Stream, Timed, tunnel};
+use crate::upstream::Inbound;
 
 /// What all connections of one listener share.
 #[derive(Clone)]
@@ -112,8 +113,8 @@ async fn answer(
     let deadline = (!listener.write_timeout.is_zero()).then(|| Instant::now() + listener.write_timeout);
     client.clock.write_until(deadline);
     let response = match deadline {
-        None => client.handle(request).await,
-        Some(deadline) => tokio::time::timeout_at(deadline, client.handle(request))
+        None => client.handle(request.map(Inbound::Http1)).await,
+        Some(deadline) => tokio::time::timeout_at(deadline, client.handle(request.map(Inbound::Http1)))
             .await
             .map_err(|_| "the response took longer than the listener's wt")?,
     };

@@ -147,6 +147,7 @@ impl Drop for Connection {
             remote: self.peer.remote,
             local: self.peer.local,
             server_name: self.server_name.as_deref(),
+            tls: self.peer.tls.as_deref(),
             target: self.target.as_deref(),
             from_client: self.from_client,
             from_target: self.from_target,

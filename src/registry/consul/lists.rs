@@ -20,6 +20,8 @@ pub(super) struct Names {
     pub(super) tagged: Prints,
     /// The servers themselves are in the list, as they always are for those who may see them.
     pub(super) consul: bool,
+    /// A service with a route tag that cannot be asked about; see [`is_askable`].
+    pub(super) unaskable: Option<String>,
 }
 
 impl Names {
@@ -56,7 +58,10 @@ impl Checks {
             });
             add(&mut self.services, &check.service_name.0, print);
             let name = check.service_name.str();
-            if !self.tagged.contains(name) && check.service_tags.0.iter().any(|tag| is_route(tag, prefix)) {
+            if !self.tagged.contains(name)
+                && is_askable(name)
+                && check.service_tags.0.iter().any(|tag| is_route(tag, prefix))
+            {
                 self.tagged.insert(name.into());
             }
         } else if check.id.0 == "serfHealth" || check.id.0 == "_node_maintenance" {
@@ -223,7 +228,10 @@ impl<'de> Visitor<'de> for NamesSeed<'_> {
         let mut names = Names::default();
         while let Some((name, tags)) = map.next_entry::<Text<'de>, Texts<'de>>()? {
             names.consul |= name.0 == "consul";
-            if tags.0.iter().any(|tag| is_route(tag, self.0)) {
+            if !tags.0.iter().any(|tag| is_route(tag, self.0)) {
+            } else if !is_askable(&name.0) {
+                names.unaskable = Some(name.0.into_owned());
+            } else {
                 names.tagged.insert(name.0.as_ref().into(), print(|h| tags.0.hash(h)));
             }
         }
@@ -234,6 +242,12 @@ impl<'de> Visitor<'de> for NamesSeed<'_> {
 /// Whether a tag is a route tag.
 pub(super) fn is_route(tag: &str, prefix: &str) -> bool {
     tag.trim_start().starts_with(prefix)
+}
+
+/// Whether Consul can be asked about a service: it cleans the path of a request, escapes and all, so some names lead
+/// elsewhere.
+fn is_askable(name: &str) -> bool {
+    name.strip_suffix('/').unwrap_or(name).split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Reads a list element by element.
@@ -305,6 +319,18 @@ mod tests {
         assert_eq!(Names::read(b"null", "urlprefix-").unwrap(), Names::default());
         for bad in ["[]", "{", "", "{} x"] {
             assert!(Names::read(bad.as_bytes(), "u").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_that_cannot_be_asked_for() {
+        for name in ["..", ".", "a/../b", "a//b", "/a", "a/.", "//"] {
+            let text = format!(r#"{{"{name}":["urlprefix-/"],"b":["urlprefix-/"]}}"#);
+            let names = Names::read(text.as_bytes(), "urlprefix-").unwrap();
+            assert_eq!((names.tagged.len(), names.unaskable.as_deref()), (1, Some(name)));
+        }
+        for name in ["a/b", "a/", "..a", "a..", "x y", "ü%"] {
+            assert!(is_askable(name), "{name}");
         }
     }
 
