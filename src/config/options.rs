@@ -99,6 +99,8 @@ options! {
         "target of the Go garbage collector in percent";
     runtime_gomaxprocs: i64 = "runtime.gomaxprocs", Kind::Int { min: i64::MIN, max: 1024 }, "-1", "1.0.0", Built,
         "data-plane threads; below 1: one for each CPU. The environment variable GOMAXPROCS wins";
+    runtime_user: String = "runtime.user", Text, "", OURS, Built,
+        "who to become once the sockets are bound, as user or user:group, by names or numbers; needs a start as root. Files that are read later (certificates, tokens) must be readable by that user";
     glob_matching_disabled: bool = "glob.matching.disabled", Bool, "false", "1.5.10", Built,
         "take * and the like in host names literally";
     glob_cache_size: i64 = "glob.cache.size", COUNT, "1000", "1.5.14", Inert("patterns are compiled once for each table"),
@@ -362,6 +364,10 @@ options! {
         "colour of the navigation bar";
     ui_title: String = "ui.title", Text, "", "1.0.7", Built,
         "title of the admin pages";
+    ui_hosts: Vec<String> = "ui.hosts", List, "", OURS, Built,
+        "host names that browsers may use for the admin pages, *.example.com for all below; addresses always work. Empty: also names that cannot be anybody else's may change something";
+    ui_auth: String = "ui.auth", Text, "", OURS, Built,
+        "scheme of proxy.auth (basic or jwt) that lets people in to the admin pages and the API; empty: everybody. /health is always open";
     ui_source_linkenabled: bool = "ui.routingtable.source.linkenabled", Bool, "false", "1.6.3", Built,
         "make sources in the table of routes links";
     ui_source_newtab: bool = "ui.routingtable.source.newtab", Bool, "true", "1.6.3", Built,

@@ -5,6 +5,7 @@ mod testing;
 
 mod access_log;
 mod choosing;
+mod commands;
 mod consul;
 mod headers;
 mod limits;
@@ -15,6 +16,7 @@ mod reaching;
 mod readme;
 mod reports;
 mod routing;
+mod service;
 mod shutdown;
 mod targets;
 mod tcp;

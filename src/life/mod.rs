@@ -1,8 +1,12 @@
 //! Living and dying: phases of the process, and who waits for whom.
 
+mod notify;
+
 use std::time::Duration;
 
 use tokio::sync::watch;
+
+pub use notify::Notify;
 
 /// How the process ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,12 +2,14 @@
 
 mod accept;
 mod bind;
+mod inherited;
 pub mod tls;
 
 use std::time::Duration;
 
 pub use accept::{accept, accept_until};
 pub use bind::{Bound, Error, bind, bind_udp};
+pub use inherited::Inherited;
 
 /// One entry of `proxy.addr` or `ui.addr`.
 #[derive(Clone, Debug, PartialEq, Eq)]

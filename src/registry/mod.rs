@@ -5,8 +5,10 @@
 
 mod consul;
 mod custom;
+mod disabled;
 mod file;
 mod fixed;
+mod preview;
 mod publish;
 mod start;
 mod status;
@@ -20,7 +22,10 @@ use std::time::Duration;
 
 use crate::route::{Route, Settings, Table};
 
+pub use self::consul::history::Past;
 pub use self::consul::overrides::{Override, Overrides, Written};
+pub use self::disabled::{Control, Disabled};
+pub use self::preview::Preview;
 pub use self::start::{Error, Registry, start};
 pub use self::status::{Change, RejectView, SourceStatus, Status, TableStatus, place};
 
@@ -79,6 +84,14 @@ pub struct ConsulConfig {
     /// `None`: do not register ourselves. Aliases are registered regardless, by the other fields of `announce`.
     pub register: bool,
     pub announce: Announce,
+}
+
+impl ConsulConfig {
+    /// Why an instance with these checks (its own, and its node's) may have no traffic; `None`: it may.
+    pub fn refusal(&self, service_id: &str, checks: &[crate::consul::Check]) -> Option<String> {
+        let rules = consul::health::Rules { accepted: self.service_status.clone(), all: self.checks_all, keep: false };
+        rules.refusal(service_id, checks)
+    }
 }
 
 /// How ferrio appears in Consul.

@@ -9,12 +9,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
+use super::disabled::{Disabled, without};
+use super::preview::Ingredients;
 use super::status::{Board, Change, TableStatus, place, remember};
 use super::{Publish, RoutesLog};
 use crate::metrics::names;
-use crate::route::{self, Builder, Instance, Origin, Parsed, Reject, Settings, Table};
+use crate::route::{self, Builder, Entry, Instance, Origin, Parsed, Reject, Settings, Table};
 
 /// The sources' end. Cheap to clone.
 #[derive(Clone, Default)]
@@ -35,6 +37,9 @@ pub(super) struct Pending {
     whole: Option<Parsed>,
     pub(super) page: Option<Arc<str>>,
     down_page: Option<Arc<str>>,
+    disabled: Option<Arc<[Disabled]>>,
+    /// Who wants to know what the table is made of.
+    curious: Vec<oneshot::Sender<Ingredients>>,
     causes: Vec<String>,
     /// When the oldest and the newest of these changes came.
     since: Option<(Instant, Instant)>,
@@ -87,6 +92,21 @@ impl Feed {
         self.put(|pending| pending.down_page = Some(page.into()));
     }
 
+    /// What is taken out by hand.
+    pub(super) fn disabled(&self, disabled: Arc<[Disabled]>) {
+        self.put(|pending| {
+            pending.cause(|| "disabled or enabled by hand".into());
+            pending.disabled = Some(disabled);
+        });
+    }
+
+    /// What the table in force is made of; `None`: there is none yet.
+    pub(super) async fn ingredients(&self) -> Option<Ingredients> {
+        let (answer, given) = oneshot::channel();
+        self.put(|pending| pending.curious.push(answer));
+        tokio::time::timeout(CURIOUS, given).await.ok()?.ok()
+    }
+
     /// Every service was heard of; from now on a table without them is wrong.
     pub(super) fn services_known(&self) {
         self.put(|pending| pending.services_known = true);
@@ -127,6 +147,8 @@ impl Pending {
             whole: self.whole.take(),
             page: self.page.take(),
             down_page: self.down_page.take(),
+            disabled: self.disabled.take(),
+            curious: std::mem::take(&mut self.curious),
             causes: std::mem::take(&mut self.causes),
             since: self.since.take(),
             services_known: self.services_known,
@@ -172,6 +194,7 @@ impl Funnel {
             manual: Vec::new(),
             manual_rejects: Vec::new(),
             whole: None,
+            disabled: Arc::default(),
             page: "".into(),
             rejects: HashSet::new(),
             table: Arc::default(),
@@ -243,6 +266,7 @@ struct Worker {
     manual: Manual,
     manual_rejects: Vec<Reject>,
     whole: Option<Parsed>,
+    disabled: Arc<[Disabled]>,
     page: Arc<str>,
     /// The rejects of the table in force, to log only new ones.
     rejects: HashSet<(Origin, String)>,
@@ -261,6 +285,9 @@ impl Worker {
         let causes = causes(&pending.causes);
         let first = self.builds == 0;
         let mut changed = first;
+        if let Some(disabled) = pending.disabled {
+            changed |= self.switch(disabled);
+        }
         for (name, instances) in pending.services {
             changed |= self.service(name, instances);
         }
@@ -273,9 +300,9 @@ impl Worker {
         if let Some(whole) = pending.whole
             && Some(&whole) != self.whole.as_ref()
         {
-            self.whole = Some(whole.clone());
-            self.builder.manual(whole.entries);
-            self.manual_rejects = whole.rejects;
+            self.manual_rejects.clone_from(&whole.rejects);
+            self.whole = Some(whole);
+            self.builder.manual(self.manual_entries());
             changed = true;
         }
         if let Some(page) = pending.down_page {
@@ -291,6 +318,9 @@ impl Worker {
             }
             self.page = page;
             page_changed = true;
+        }
+        for curious in pending.curious {
+            let _ = curious.send(self.ingredients());
         }
         if !changed {
             if page_changed {
@@ -308,16 +338,17 @@ impl Worker {
         let difference = built.delta.lines();
         self.log(&difference);
         let rejects = self.collect_rejects(built.rejects);
-        self.report(board, took, rejects, change(causes, difference));
+        let lag = pending.since.map(|(since, _)| since.elapsed());
+        self.report(board, took, lag, rejects, change(causes, difference));
     }
 
     fn start_over(&mut self) {
         let mut builder = Builder::new(self.setup.settings.clone());
         for (name, known) in &self.services {
             let parsed = std::panic::catch_unwind(AssertUnwindSafe(|| self.parse(&known.instances)));
-            builder.service(name, parsed.map(|p| p.entries).unwrap_or_default());
+            builder.service(name, without(parsed.map(|p| p.entries).unwrap_or_default(), &self.disabled));
         }
-        builder.manual(self.whole.as_ref().map_or_else(|| parse_keys(&self.manual).entries, |w| w.entries.clone()));
+        builder.manual(self.manual_entries());
         self.builder = builder;
     }
 
@@ -328,7 +359,7 @@ impl Worker {
             return false;
         }
         let parsed = self.parse(&instances);
-        self.builder.service(&name, parsed.entries);
+        self.builder.service(&name, without(parsed.entries, &self.disabled));
         if instances.is_empty() {
             self.services.remove(&name);
         } else {
@@ -347,9 +378,46 @@ impl Worker {
         all
     }
 
+    /// Takes out what is disabled now, and puts back what no longer is. `false`: nothing new.
+    fn switch(&mut self, disabled: Arc<[Disabled]>) -> bool {
+        if disabled == self.disabled {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.disabled, disabled);
+        for name in before.iter().chain(self.disabled.iter()).map(|one| one.service.as_str()) {
+            if let Some(known) = self.services.get(name) {
+                let parsed = self.parse(&known.instances);
+                self.builder.service(name, without(parsed.entries, &self.disabled));
+            }
+        }
+        self.builder.manual(self.manual_entries());
+        true
+    }
+
+    fn manual_entries(&self) -> Vec<Entry> {
+        let entries = match &self.whole {
+            Some(whole) => whole.entries.clone(),
+            None => parse_keys(&self.manual).entries,
+        };
+        without(entries, &self.disabled)
+    }
+
+    fn ingredients(&self) -> Ingredients {
+        Ingredients {
+            settings: self.setup.settings.clone(),
+            tag_prefix: self.setup.tag_prefix.clone(),
+            datacenter: self.setup.datacenter.clone(),
+            services: self.services.iter().map(|(name, known)| (name.clone(), known.instances.clone())).collect(),
+            manual: self.manual.clone(),
+            whole: self.whole.clone(),
+            disabled: self.disabled.clone(),
+            table: self.table.clone(),
+        }
+    }
+
     fn set_manual(&mut self, texts: Manual) {
         let parsed = parse_keys(&texts);
-        self.builder.manual(parsed.entries);
+        self.builder.manual(without(parsed.entries, &self.disabled));
         self.manual_rejects = parsed.rejects;
         self.manual = texts;
     }
@@ -389,9 +457,14 @@ impl Worker {
         all
     }
 
-    fn report(&self, board: &Board, took: Duration, rejects: Vec<Reject>, change: Change) {
+    fn report(&self, board: &Board, took: Duration, lag: Option<Duration>, rejects: Vec<Reject>, change: Change) {
         let (routes, targets) = self.table.size();
         metrics::counter!(names::REGISTRY_UPDATES).increment(1);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        metrics::gauge!(names::REGISTRY_UPDATED).set(now.as_secs_f64());
+        if let Some(lag) = lag {
+            metrics::gauge!(names::REGISTRY_LAG).set(lag.as_secs_f64());
+        }
         metrics::gauge!(names::REGISTRY_BUILD_SECONDS).set(took.as_secs_f64());
         metrics::gauge!(names::REGISTRY_REJECTS).set(rejects.len() as f64);
         metrics::gauge!(names::REGISTRY_ROUTES).set(routes as f64);
@@ -401,6 +474,7 @@ impl Worker {
             built: Some(SystemTime::now()),
             builds: self.builds,
             build_ms: took.as_secs_f64() * 1000.0,
+            lag_ms: lag.map(|lag| lag.as_secs_f64() * 1000.0),
             routes,
             targets,
             services: self.services.len(),
@@ -449,6 +523,9 @@ const JOIN: Duration = Duration::from_millis(50);
 
 /// ... but none waits longer than this.
 const JOIN_AT_MOST: Duration = Duration::from_millis(250);
+
+/// For the funnel to look up from a build.
+const CURIOUS: Duration = Duration::from_secs(10);
 
 /// Causes that are named per change.
 const CAUSES: usize = 8;

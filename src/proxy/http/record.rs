@@ -33,6 +33,7 @@ impl Record {
     /// A request that goes to a target.
     pub(crate) fn new(target: Arc<TargetState>, shard: Shard, facts: Option<Box<Facts>>) -> Self {
         let begun = Instant::now();
+        target.series.begin(shard);
         let (flight, held) = (target.begin(), Held::default());
         Self { target: Some(target), shard, begun, status: CLIENT_GONE, upgraded: false, flight, held, facts }
     }

@@ -3,13 +3,16 @@
 pub(super) mod announce;
 mod audit;
 mod doubt;
-mod health;
+pub(super) mod health;
+pub(super) mod history;
 mod hold;
 mod instances;
 mod kv;
 mod lists;
 pub(super) mod overrides;
+pub(super) mod own_keys;
 mod services;
+mod switches;
 
 use std::sync::Arc;
 
@@ -18,7 +21,9 @@ use tokio::task::JoinSet;
 
 use self::announce::{Announcer, Order};
 use self::kv::{Kind, Kv};
+use self::own_keys::OwnKeys;
 use self::services::{Services, Setup, Sources};
+use super::disabled::Control;
 use super::publish::{Aliases, Feed};
 use super::status::Board;
 use super::{ConsulConfig, Error};
@@ -31,6 +36,7 @@ pub(super) async fn run(
     config: &ConsulConfig,
     feed: &Feed,
     board: &Board,
+    control: &Control,
     aliases: watch::Receiver<Aliases>,
     orders: mpsc::Receiver<Order>,
 ) -> Result<(), Error> {
@@ -73,6 +79,10 @@ pub(super) async fn run(
         let source = board.source(name);
         let kv = Kv { client: client.clone(), kind, path, poll: config.poll_interval, feed: feed.clone(), source };
         tasks.spawn(kv.run());
+    }
+    if let Some(key) = OwnKeys::new(&config.kv_path).disabled() {
+        let source = board.source("disabled");
+        tasks.spawn(switches::follow(client, key, config.poll_interval, control.clone(), source));
     }
     Ok(())
 }

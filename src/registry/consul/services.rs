@@ -599,7 +599,8 @@ impl Services {
         self.read_older_than(Some(since), index);
         let now = Instant::now();
         self.audit.spend(now, FEW_READS);
-        self.paced = self.audit.allowed();
+        // Audits of other kinds may have left a debt; that is not to hold up the lists.
+        self.paced = self.audit.allowed().map(|at| at.min(now + FEW_READS));
     }
 
     /// Looks for an address or a port that changed alone.
