@@ -66,11 +66,12 @@ async fn requests_avoid_the_instance_that_is_busy() {
             assert!(waiting.len() < 1000, "never asked");
             tokio::task::yield_now().await;
         }
-        let before = targets[1].seen().len();
+        let mut asked = 0;
         for _ in 0..60 {
-            assert_ne!(who(&proxy, "").await, "1", "{strategy}");
+            asked += usize::from(who(&proxy, "").await == "1");
         }
-        assert!(targets[1].seen().len() <= before + waiting.len());
+        // By turns it would be twenty. That it is faster otherwise makes up for one request in flight at times.
+        assert!(asked <= if strategy == "least" { 0 } else { 15 }, "{strategy}: {asked}");
         gate.open();
     }
 }
@@ -183,7 +184,8 @@ async fn a_mirror_that_hangs_or_is_missing_is_not_noticed() {
     let missing = format!("route add s /missing {} opts \"mirror=nobody:100\"\n", main.url());
     let text =
         format!("{}{missing}route add shadow shadow.test/ {}\n", route(&main, "mirror=shadow:100"), shadow.url());
-    let proxy = Start::routes(text).one_worker().property("metrics.target", "prometheus").start().await;
+    let proxy = Start::routes(text).one_worker().property("metrics.target", "prometheus");
+    let proxy = proxy.property("proxy.addr", "ADDR,MORE;proto=prometheus").start().await;
     let mut client = proxy.client().await;
     for _ in 0..200 {
         assert_eq!(client.get("h", "/").await.text(), "0");
@@ -191,7 +193,7 @@ async fn a_mirror_that_hangs_or_is_missing_is_not_noticed() {
     assert_eq!(client.get("h", "/missing").await.text(), "0");
     client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx").await;
     assert_eq!(client.response().await.text(), "0");
-    let metrics = crate::testing::client::get(proxy.admin, "h", "/metrics").await.text();
+    let metrics = crate::testing::client::get(proxy.more, "h", "/metrics").await.text();
     for (service, result) in [("shadow", "too_many"), ("shadow", "body"), ("nobody", "no_instance")] {
         let line = metrics.lines().find(|line| {
             line.starts_with("ferrio_mirror_requests_total")

@@ -231,7 +231,8 @@ struct Leave {
 impl Leave {
     async fn run(&self) -> Reason {
         let session = &*self.session;
-        let connected = tokio::time::timeout(LOOKUP, connect(&session.target.endpoint, &self.socket.worker.pools)).await;
+        let connected =
+            tokio::time::timeout(LOOKUP, connect(&session.target.endpoint, &self.socket.worker.pools)).await;
         let upstream = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(upstream) => Rc::new(upstream),
             Err(error) => {
