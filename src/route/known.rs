@@ -43,9 +43,9 @@ impl Known {
             return Some("connect=true is TLS, which datagrams and Unix sockets do not have here".to_owned());
         }
         let socket = add.destination.socket.as_deref()?;
-        let inside = |directory: &Box<str>| socket.strip_prefix(&**directory).is_some_and(|rest| rest.starts_with('/'));
+        let inside = |directory: &str| socket.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
         let climbs = socket.split('/').any(|part| part == "..");
-        (climbs || !self.sockets.iter().any(inside))
+        (climbs || !self.sockets.iter().any(|directory| inside(directory)))
             .then(|| format!("the socket {socket:?} is in no directory that proxy.unixsockets names"))
     }
 }
