@@ -32,7 +32,11 @@ pub(crate) fn choose<'r>(route: &'r Route, wish: &Wish<'_>, tried: &[u128]) -> O
         // One target needs no turn.
         return (only.share > 0.0 && tried.is_empty()).then_some(only);
     }
-    let strategy = route.strategy().unwrap_or(wish.strategy);
+    let strategy = match route.strategy().unwrap_or(wish.strategy) {
+        // Further tries take no turns from other requests.
+        Strategy::RoundRobin if !tried.is_empty() => &RANDOM,
+        strategy => strategy,
+    };
     let key = match strategy {
         Strategy::Hash(source) => wish.key(source),
         _ => None,
@@ -144,6 +148,8 @@ impl Conditions for Now<'_, '_> {
         self.route.state.get::<RouteState>().map_or_else(|| self.random(), RouteState::next_turn)
     }
 }
+
+static RANDOM: Strategy = Strategy::Random;
 
 fn state(target: &Target) -> Option<&TargetState> {
     target.state.get()
