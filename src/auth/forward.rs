@@ -14,7 +14,7 @@ use http::{Response, Uri};
 use http_body_util::BodyExt as _;
 
 use super::{ForwardConfig, Grant, Refusal, Request};
-use crate::upstream::{Effort, Endpoint, Exchange, Gate, Health, Protocol, RequestBody, ResponseBody, TargetTls};
+use crate::upstream::{Effort, Endpoint, Exchange, Protocol, RequestBody, ResponseBody, TargetTls};
 
 pub(super) struct Forward {
     endpoint: Arc<Endpoint>,
@@ -27,17 +27,10 @@ pub(super) struct Forward {
 impl Forward {
     /// `number`: of this scheme among all.
     pub(super) fn new(number: usize, config: &ForwardConfig) -> Self {
-        let tls = TargetTls { server_name: config.host.clone(), skip_verify: false };
+        let tls = config.tls.then(|| TargetTls::named(&config.host));
         Self {
-            endpoint: Arc::new(Endpoint {
-                // Targets count upwards from 1.
-                id: u64::MAX - number as u64,
-                host: config.host.clone(),
-                port: config.port,
-                tls: config.tls.then_some(tls),
-                health: Health::default(),
-                gate: Gate::default(),
-            }),
+            // Targets count upwards from 1.
+            endpoint: Arc::new(Endpoint::new(u64::MAX - number as u64, &config.host, config.port, tls)),
             host: HeaderValue::from_str(&config.authority).unwrap_or(HeaderValue::from_static("auth")),
             path: PathAndQuery::try_from(config.path_and_query.as_str())
                 .unwrap_or_else(|_| PathAndQuery::from_static("/")),

@@ -93,6 +93,8 @@ pub const OBSERVATIONS_DROPPED: &str = "ferrio_metrics_observations_dropped_tota
 /// Counter: targets that share a series because there are too many label sets.
 pub const SERIES_OVERFLOW: &str = "ferrio_metrics_series_overflow_total";
 
+/// Counter {service, result}: copies of requests (`mirror=`).
+pub const MIRRORED: &str = "ferrio_mirror_requests_total";
 /// Gauge {version}: always 1.
 pub const BUILD_INFO: &str = "ferrio_build_info";
 /// Counter: connections of clients.
@@ -267,6 +269,7 @@ pub const OWN: &[Own] = &[
     Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
     Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },
     Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, help: "Lines of the access log that were lost." },
+    Own { name: MIRRORED, kind: Kind::Counter, help: "Copies of requests for another service." },
     Own { name: OBSERVATIONS_DROPPED, kind: Kind::Counter, help: "Observations that exporters that push have missed." },
     Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
 ];

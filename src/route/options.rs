@@ -1,24 +1,32 @@
 //! Options of a target, as written and as what they mean.
 
+mod balance;
 mod check;
 mod conditions;
 mod ejection;
 mod limits;
+mod mirror;
 mod named;
+mod reach;
 mod rewrite;
+mod sticky;
 mod tries;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+pub use self::balance::Balance;
 pub use self::check::{Check, CheckKind};
 pub use self::conditions::Conditions;
 pub use self::ejection::Ejection;
 pub use self::limits::{Limits, Rate, RateKey};
+pub use self::mirror::Mirror;
 pub use self::named::Named;
 pub(crate) use self::named::held;
+pub use self::reach::Reach;
 pub use self::rewrite::Rewrite;
+pub use self::sticky::{SameSite, Sticky};
 pub use self::tries::Tries;
 use super::{Access, Edits, Redirect, path};
 
@@ -66,6 +74,10 @@ pub struct Options {
     /// How much is taken; `None`: everything.
     pub limits: Option<Box<Limits>>,
     pub register: Option<Arc<str>>,
+    pub balance: Option<Box<Balance>>,
+    pub sticky: Option<Box<Sticky>>,
+    pub mirror: Option<Box<Mirror>>,
+    pub reach: Option<Box<Reach>>,
 }
 
 /// Of the PROXY protocol: a line of text, or binary with more facts.
@@ -109,6 +121,10 @@ impl Default for Options {
             check: None,
             limits: None,
             register: None,
+            balance: None,
+            sticky: None,
+            mirror: None,
+            reach: None,
         }
     }
 }
@@ -178,6 +194,10 @@ impl Options {
                 .transpose()?
                 .filter(|time| !time.is_zero()),
             register: filled("register").map(Into::into),
+            balance: Balance::parse(&raw)?,
+            sticky: Sticky::parse(&raw)?,
+            mirror: Mirror::parse(&raw)?,
+            reach: Reach::parse(&raw)?,
             raw,
         };
         Ok((Arc::new(options), warning))

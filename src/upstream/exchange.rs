@@ -23,6 +23,7 @@ use super::allowance::Allowance;
 use super::directory::Endpoint;
 use super::h2::Protocol;
 use super::kept::Kept;
+use super::term::Term;
 use super::{Error, Inbound, Pools};
 use crate::net::Stream;
 
@@ -34,6 +35,7 @@ pub(super) struct Connection {
     pub(super) reused: bool,
     /// Not made for one client.
     pub(super) shared: bool,
+    pub(super) term: Term,
 }
 
 /// The client's body on its way to a target.

@@ -110,11 +110,9 @@ impl Drop for Permit {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::upstream::Health;
 
     fn endpoint() -> Arc<Endpoint> {
-        let (health, gate) = (Health::default(), Gate::default());
-        Arc::new(Endpoint { id: 1, host: "h".into(), port: 1, tls: None, health, gate })
+        Arc::new(Endpoint::new(1, "h", 1, None))
     }
 
     const LONG: Duration = Duration::from_secs(60);

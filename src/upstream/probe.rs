@@ -10,13 +10,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::AbortHandle;
 
 use super::tls::Alpn;
-use super::{Config, Endpoint, TargetState, connect};
+use super::{Config, Endpoint, Shared, TargetState, connect};
 use crate::net::Stream;
 use crate::route::{Check, CheckKind, LiveTable, Scheme, Snapshot};
 
 /// Keeps a prober for each place that is to be probed, until it is dropped.
-pub async fn probe(live: Arc<LiveTable>, config: Config) {
-    let mut probers = Probers { config, running: HashMap::new() };
+pub async fn probe(live: Arc<LiveTable>, config: Config, shared: Shared) {
+    let mut probers = Probers { config, shared, running: HashMap::new() };
     let mut seen: Weak<Snapshot> = Weak::new();
     loop {
         let snapshot = live.load_full();
@@ -31,6 +31,7 @@ pub async fn probe(live: Arc<LiveTable>, config: Config) {
 
 struct Probers {
     config: Config,
+    shared: Shared,
     running: HashMap<(u64, Check), Prober>,
 }
 
@@ -55,7 +56,7 @@ impl Probers {
                 continue;
             }
             let prober = self.running.remove(&key).unwrap_or_else(|| {
-                let run = run(state, (**check).clone(), self.config.clone());
+                let run = run(state, (**check).clone(), self.config.clone(), self.shared.clone());
                 Prober(tokio::spawn(run).abort_handle())
             });
             wanted.insert(key, prober);
@@ -64,13 +65,13 @@ impl Probers {
     }
 }
 
-async fn run(target: Arc<TargetState>, check: Check, config: Config) {
+async fn run(target: Arc<TargetState>, check: Check, config: Config, shared: Shared) {
     let _probed = Probed(target.endpoint.clone());
     let mut failures = 0;
     // Those that begin together do not go on together.
     tokio::time::sleep(check.interval.mul_f64(fastrand::f64()).min(FIRST)).await;
     loop {
-        let result = tokio::time::timeout(check.timeout, once(&target, &check.kind, &config)).await;
+        let result = tokio::time::timeout(check.timeout, once(&target, &check.kind, &config, &shared)).await;
         let result = result.unwrap_or_else(|_| Err("no answer in time".into()));
         failures = if result.is_ok() { 0 } else { failures + 1 };
         if (failures == 0 || failures >= FAILURES) && target.endpoint.health.probed(failures == 0) {
@@ -96,12 +97,12 @@ impl Drop for Probed {
     }
 }
 
-async fn once(target: &TargetState, kind: &CheckKind, config: &Config) -> Result<(), String> {
+async fn once(target: &TargetState, kind: &CheckKind, config: &Config, shared: &Shared) -> Result<(), String> {
     let endpoint = &target.endpoint;
     // Over HTTP/2 only it is enough that somebody is there: what is asked below is HTTP/1.1.
     let h2 = target.destination.is_grpc() || target.destination.scheme == Scheme::Http && target.options.http2;
-    let tls = endpoint.tls.as_ref().map(|tls| (tls, if h2 { Alpn::H2 } else { Alpn::Silent }));
-    let stream = connect::connect(endpoint, tls, config, Duration::ZERO, &[]).await;
+    let tls = endpoint.tls.as_ref().map(|tls| (tls, if h2 { Alpn::H2 } else { Alpn::Http1 }));
+    let stream = connect::connect(endpoint, tls, config, shared, Duration::ZERO, &[]).await;
     let mut stream = stream.map_err(|error| error.chain())?;
     let CheckKind::Http(path) = kind else { return Ok(()) };
     if h2 {

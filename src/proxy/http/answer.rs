@@ -200,12 +200,24 @@ fn page_type(html: bool) -> HeaderValue {
 /// The no-route page, or nothing.
 pub(crate) fn no_route(status: u16, page: &str) -> Response<Body> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
+    mark(page_answer(status, page), Outcome::NoRoute)
+}
+
+/// The route is known, and nobody serves it: with a page of its own.
+pub(crate) fn no_target(page: &str) -> Response<Body> {
+    if page.is_empty() {
+        return Refusal::NoTarget.answer();
+    }
+    mark(page_answer(StatusCode::SERVICE_UNAVAILABLE, page), Outcome::NoTarget)
+}
+
+fn page_answer(status: StatusCode, page: &str) -> Response<Body> {
     let mut response = Response::new(Body::full(Bytes::copy_from_slice(page.as_bytes())));
     *response.status_mut() = status;
     if !page.is_empty() {
         response.headers_mut().insert(CONTENT_TYPE, page_type(looks_like_html(page)));
     }
-    mark(response, Outcome::NoRoute)
+    response
 }
 
 /// What a CA reads to see that a name leads to us.

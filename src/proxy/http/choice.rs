@@ -6,7 +6,7 @@ use http::request::Parts;
 
 use super::choose::{self, Wish};
 use super::{answer, grpc, is_websocket};
-use crate::route::{Route, Scheme, Target};
+use crate::route::{Options, Route, Scheme, Target};
 use crate::upstream::{Protocol, TargetState};
 
 /// What a request speaks.
@@ -72,7 +72,7 @@ impl Kind {
         match (self, target.destination.scheme) {
             (Kind::Call, Scheme::Grpc | Scheme::Grpcs) => Fit::Good,
             // Any server that speaks HTTP/2 may serve gRPC.
-            (Kind::Call, Scheme::Http | Scheme::Https) if target.options.http2 && !is_redirect(target) => Fit::Good,
+            (Kind::Call, Scheme::Http | Scheme::Https) if speaks_h2(&target.options) && !is_redirect(target) => Fit::Good,
             (Kind::Call, Scheme::Http | Scheme::Https) => Fit::Poor,
             (Kind::Web, Scheme::Grpc | Scheme::Grpcs) => Fit::Poor,
             (Kind::Plain | Kind::Web, Scheme::Http | Scheme::Https) => Fit::Good,
@@ -88,11 +88,21 @@ fn is_redirect(target: &Target) -> bool {
     target.options.redirect.is_some()
 }
 
+fn speaks_h2(options: &Options) -> bool {
+    options.http2 || offers_h2(options)
+}
+
+/// `alpn=h2`.
+fn offers_h2(options: &Options) -> bool {
+    options.reach.as_ref().is_some_and(|reach| reach.alpn.iter().any(|name| **name == *"h2"))
+}
+
 /// `on_grpc`: the request came in on a listener for gRPC, where all targets are taken to speak it.
 pub(super) fn protocol(target: &TargetState, on_grpc: bool) -> Protocol {
     match target.destination.scheme {
         Scheme::Grpc | Scheme::Grpcs => Protocol::H2,
         Scheme::Https if target.options.http2 || on_grpc => Protocol::Either,
+        Scheme::Https if offers_h2(&target.options) => Protocol::Either,
         Scheme::Http if target.options.http2 || on_grpc => Protocol::H2,
         _ => Protocol::Http1,
     }

@@ -10,7 +10,7 @@ use super::body::Body;
 use super::compress::Wish;
 use super::facts::Facts;
 use super::record::Record;
-use super::{Client, Forward, Plan, Tunnel, answer, choice, headers, is_websocket};
+use super::{Client, Forward, Plan, Tunnel, answer, choice, cookies, headers, is_websocket, mirror};
 use crate::proxy::{note, preamble};
 use crate::route::{HostOption, Tries};
 use crate::upstream::{
@@ -33,6 +33,8 @@ struct Finish<'a> {
     wish: Option<Wish>,
     /// `Origin` of the request.
     origin: Option<HeaderValue>,
+    /// Binds the client to this target.
+    cookie: Option<HeaderValue>,
     target: &'a TargetState,
     /// The head that was sent to it.
     asked: &'a HeaderMap,
@@ -71,6 +73,7 @@ impl Client {
         let Asked { mut head, body, host, kind, deadline } = asked;
         let wish = worker.config.compression.as_ref().map(|compression| compression.wish(&head));
         let origin = head.headers.get(http::header::ORIGIN).cloned();
+        let bound = cookies::bound(&forward.target, &head.headers);
         let common = self.prepare(&mut head, &body, host, kind);
         let clock = self.clock.clone();
         let mut run = Run {
@@ -125,7 +128,8 @@ impl Client {
             return match answer {
                 Ok(response) => {
                     let wish = wish.filter(|_| forward.target.options.compress);
-                    let finish = Finish { wish, origin, target: &forward.target, asked: &head.headers };
+                    let cookie = cookies::bind(&forward.target, &bound);
+                    let finish = Finish { wish, origin, cookie, target: &forward.target, asked: &head.headers };
                     let response = self.pass_on(response, common.upgrade.as_ref(), finish, record).await;
                     response.map(|body| body.with_deadline(run.deadline))
                 }
@@ -203,6 +207,10 @@ impl Client {
         let worker = &*self.worker;
         let target = &*forward.target;
         let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
+        if run.moved == 0 && run.again == 0 {
+            let plain = !head.headers.contains_key(UPGRADE) && http_body::Body::is_end_stream(&run.body);
+            mirror::copy(worker, target, &self.peer, head, plain);
+        }
         let mut times = worker.pools.times();
         let mut end = run.deadline;
         if let Some(tries) = forward.tries() {
@@ -322,6 +330,9 @@ impl Client {
                 cors.permit(finish.origin.as_ref(), &mut head.headers);
             }
             edits.response.apply(&mut head.headers);
+        }
+        if let Some(cookie) = finish.cookie {
+            head.headers.append(http::header::SET_COOKIE, cookie);
         }
         let coding = match (finish.wish, &worker.config.compression) {
             (Some(wish), Some(compression)) => {

@@ -9,12 +9,14 @@ mod body;
 mod choice;
 pub(crate) mod choose;
 mod compress;
+mod cookies;
 mod facts;
 mod forward;
 mod grpc;
 mod h2;
 mod headers;
 mod limits;
+mod mirror;
 mod packed;
 mod record;
 mod request;
@@ -57,6 +59,7 @@ pub struct Worker {
     metrics: Metrics,
     shard: Shard,
     supplies: Supplies,
+    copies: mirror::Copies,
     /// `None`: no access log.
     logger: Option<Rc<Logger>>,
 }
@@ -81,6 +84,7 @@ impl Worker {
             metrics,
             shard,
             supplies: Supplies::default(),
+            copies: Default::default(),
             logger: logger.map(Rc::new),
         }
     }
@@ -299,7 +303,7 @@ impl Client {
                 continue;
             }
             let wish = choose::Wish {
-                strategy: self.worker.config.strategy,
+                strategy: &self.worker.config.strategy,
                 client: self.peer.remote.ip(),
                 headers: Some(&head.headers),
                 path: head.uri.path(),
@@ -315,6 +319,10 @@ impl Client {
                     continue;
                 }
                 Choice::Nobody => {
+                    let page = self.worker.live.down_page();
+                    if !page.is_empty() {
+                        return Some(Plan::Answer(answer::no_target(&page)));
+                    }
                     let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
                     Some(place.refuse(Refusal::NoTarget, set))
                 }

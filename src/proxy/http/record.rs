@@ -11,7 +11,7 @@ use super::facts::Facts;
 use super::limits::Held;
 use crate::access_log::Outcome;
 use crate::metrics::Shard;
-use crate::upstream::{Effort, TargetState};
+use crate::upstream::{Effort, Flight, TargetState};
 
 /// Lives as long as a request. Dropped without a status, the client has gone away.
 pub(crate) struct Record {
@@ -24,6 +24,8 @@ pub(crate) struct Record {
     status: u16,
     /// Its status says nothing.
     upgraded: bool,
+    /// Counts at the target until all is over; `None`: nobody wants to know.
+    flight: Option<Flight>,
     /// Given back when the request is over.
     pub(crate) held: Held,
     /// `None`: there is no access log, or it is not for this request.
@@ -40,6 +42,7 @@ impl Record {
     ) -> Self {
         let begun = Instant::now();
         target.series.begin(shard);
+        let (flight, held) = (target.begin(), Held::default());
         Self {
             target: Some(target),
             shard,
@@ -47,7 +50,8 @@ impl Record {
             deadline,
             status: CLIENT_GONE,
             upgraded: false,
-            held: Held::default(),
+            flight,
+            held,
             facts,
         }
     }
@@ -62,6 +66,7 @@ impl Record {
             deadline: None,
             status,
             upgraded: false,
+            flight: None,
             held: Held::default(),
             facts: Some(facts),
         }
@@ -70,6 +75,9 @@ impl Record {
     /// The response has begun. What ends it is not known yet.
     pub(crate) fn status(&mut self, status: u16) {
         self.status = status;
+        if let Some(flight) = &mut self.flight {
+            flight.answered(matches!(status, 502..=504));
+        }
         if let Some(facts) = &mut self.facts {
             facts.first_byte = Some(self.begun.elapsed());
         }
@@ -77,6 +85,10 @@ impl Record {
 
     /// It goes to another target now.
     pub(crate) fn target(&mut self, target: Arc<TargetState>) {
+        if let Some(flight) = &mut self.flight {
+            flight.answered(true);
+        }
+        self.flight = target.begin();
         self.target = Some(target);
     }
 
@@ -98,6 +110,9 @@ impl Record {
     /// There was no response; `why` in a word.
     pub(crate) fn failed(&mut self, status: u16, why: &'static str) {
         self.status = status;
+        if let Some(flight) = &mut self.flight {
+            flight.answered(true);
+        }
         if let Some(facts) = &mut self.facts {
             facts.outcome = Outcome::Failed(why);
         }

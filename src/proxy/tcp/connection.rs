@@ -82,7 +82,8 @@ impl Connection {
             let target = target.enter();
             let pools = &self.place.worker.pools;
             // Routes of a port may lead to HTTP targets, of which host and port count, as in fabio.
-            let connected = if target.destination.scheme == Scheme::Tcps {
+            let mesh = target.endpoint.tls.as_ref().is_some_and(|tls| tls.mesh.is_some());
+            let connected = if mesh || target.destination.scheme == Scheme::Tcps {
                 pools.connect(&target.endpoint, &preamble).await
             } else {
                 pools.connect_plain(&target.endpoint, &preamble).await

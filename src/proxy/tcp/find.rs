@@ -34,7 +34,7 @@ impl Worker {
         let snapshot = self.live.load();
         match keys.iter().find_map(|key| snapshot.table.tcp(key)) {
             None => Found::Nothing,
-            Some(route) => candidates(route, self.strategy, client),
+            Some(route) => candidates(route, &self.strategy, client),
         }
     }
 
@@ -42,12 +42,12 @@ impl Worker {
     pub(crate) fn find_udp(&self, key: &str, client: IpAddr) -> Found {
         match self.live.load().table.udp(key) {
             None => Found::Nothing,
-            Some(route) => candidates(route, self.strategy, client),
+            Some(route) => candidates(route, &self.strategy, client),
         }
     }
 }
 
-fn candidates(route: &Route, strategy: Strategy, client: IpAddr) -> Found {
+fn candidates(route: &Route, strategy: &Strategy, client: IpAddr) -> Found {
     let state = |target: &Target| target.state.share::<TargetState>();
     let wish = Wish { strategy, client, headers: None, path: "", speaks: None };
     let Some(target) = choose(route, &wish, &[]) else { return Found::Nobody };

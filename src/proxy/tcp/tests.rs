@@ -41,18 +41,18 @@ impl Bench {
         let mut builder = Builder::new(Settings::default());
         builder.manual(parse_text(routes, |line| Origin::Static { line }).entries);
         let table = builder.build().table;
-        upstream::Directory::new(metrics.clone()).attach(table.routes());
+        upstream::Directory::new(metrics.clone(), &Strategy::RoundRobin, "").attach(table.routes());
         let live = Arc::new(LiveTable::default());
         live.store(Snapshot { table, page: "".into(), ..Snapshot::default() });
-        let pools = Pools::new(upstream::Config {
+        let config = upstream::Config {
             dial_timeout: Duration::from_secs(5),
-            response_header_timeout: Duration::ZERO,
-            keep_alive: None,
-            idle_timeout: Duration::ZERO,
             max_idle: 1,
             max_headers: 100,
             max_header_size: 1000,
-        });
+            ..Default::default()
+        };
+        let shared = upstream::Shared::new(&config).unwrap();
+        let pools = Pools::new(config, shared);
         let lines = Rc::new(RefCell::new(Vec::new()));
         let heard = lines.clone();
         let hook: Hook = Rc::new(move |ended| {

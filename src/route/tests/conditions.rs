@@ -22,7 +22,7 @@ fn served(table: &Table, request: &str) -> String {
 fn build(matcher: Matcher, text: &str) -> Table {
     let parsed = parse_text(text, |line| Origin::Static { line });
     assert_eq!(parsed.rejects, []);
-    let mut builder = Builder::new(Settings { matcher, globs: true });
+    let mut builder = Builder::new(Settings { matcher, globs: true, ..Settings::default() });
     builder.manual(parsed.entries);
     Table::clone(&builder.build().table)
 }

@@ -23,8 +23,9 @@ use super::super::connect::within;
 use super::super::directory::Endpoint;
 use super::super::exchange::{Connection, Exchange};
 use super::super::pool::IdHasher;
+use super::super::term::Term;
 use super::super::tls::Alpn;
-use super::super::{Error, Pools};
+use super::super::{Config, Error, Pools};
 use super::Protocol;
 use crate::net::Stream;
 
@@ -44,6 +45,7 @@ struct Place {
 struct Line {
     sender: SendRequest<Bytes>,
     state: Rc<State>,
+    term: Term,
 }
 
 #[derive(Default)]
@@ -87,7 +89,7 @@ pub(super) async fn find(exchange: &Exchange<'_>) -> Result<Found, Error> {
         let opened = open(pools, endpoint, protocol, exchange.preamble, times.connect).await;
         exchange.effort.connect.set(Some(begun.elapsed()));
         return match opened? {
-            Opened::H2(line) => Ok(Found::Line(line.lease())),
+            Opened::H2(mut line) => Ok(Found::Line(line.lease())),
             Opened::Http1(stream) => Ok(Found::Own(Box::new(pools.http1(stream, endpoint, false).await?))),
         };
     }
@@ -96,7 +98,7 @@ pub(super) async fn find(exchange: &Exchange<'_>) -> Result<Found, Error> {
         if place.speaks_http1() {
             return Ok(Found::Shared);
         }
-        if let Some(lease) = place.free() {
+        if let Some(lease) = place.free(pools.config()) {
             return Ok(Found::Line(lease));
         }
         let dialled = place.dial(pools, endpoint, protocol, times.connect).await;
@@ -111,10 +113,10 @@ impl Lines {
         self.0.borrow_mut().entry(endpoint).or_default().clone()
     }
 
-    /// Lets go of connections that were without streams for so long (0: never), and of those that are over.
-    pub(in super::super) fn sweep(&self, idle: Duration) {
+    /// Lets go of connections that were without streams for too long, and of those that are over.
+    pub(in super::super) fn sweep(&self, config: &Config) {
         self.0.borrow_mut().retain(|_, place| {
-            place.lines.borrow_mut().retain(|line| !line.state.over.get() && !line.expired(idle));
+            place.lines.borrow_mut().retain(|line| !line.is_over(config) && !line.expired(config.idle_timeout));
             // Somebody who waits holds the place.
             Rc::strong_count(place) > 1 || !place.lines.borrow().is_empty() || place.speaks_http1()
         });
@@ -126,11 +128,11 @@ impl Place {
         self.http1_until.get().is_some_and(|until| Instant::now() < until)
     }
 
-    fn free(&self) -> Option<Lease> {
+    fn free(&self, config: &Config) -> Option<Lease> {
         let mut lines = self.lines.borrow_mut();
-        lines.retain(|line| !line.state.over.get());
+        lines.retain(|line| !line.is_over(config));
         lines
-            .iter()
+            .iter_mut()
             .find(|line| line.state.open.get() < line.sender.current_max_send_streams().min(STREAMS))
             .map(Line::lease)
     }
@@ -181,7 +183,13 @@ impl Place {
 }
 
 impl Line {
-    fn lease(&self) -> Lease {
+    /// Takes no new streams.
+    fn is_over(&self, config: &Config) -> bool {
+        self.state.over.get() || self.term.is_over(config)
+    }
+
+    fn lease(&mut self) -> Lease {
+        self.term.request();
         self.state.open.set(self.state.open.get() + 1);
         Lease { sender: self.sender.clone(), state: self.state.clone() }
     }
@@ -245,12 +253,12 @@ async fn open(
         if protocol == Protocol::Either && endpoint.tls.is_some() && !stream.is_h2() {
             return Ok(Opened::Http1(stream));
         }
-        start(pools, stream).await.map(Opened::H2)
+        start(pools, endpoint, stream).await.map(Opened::H2)
     };
     within(limit, opening).await.unwrap_or(Err(Error::ConnectTimeout))
 }
 
-async fn start(pools: &Pools, stream: Stream) -> Result<Line, Error> {
+async fn start(pools: &Pools, endpoint: &Endpoint, stream: Stream) -> Result<Line, Error> {
     let config = pools.config();
     let (sender, connection) = h2::client::Builder::new()
         .enable_push(false)
@@ -277,7 +285,7 @@ async fn start(pools: &Pools, stream: Stream) -> Result<Line, Error> {
     let state = Rc::new(State::default());
     state.since.set(Some(Instant::now()));
     tokio::task::spawn_local(drive(connection, state.clone()));
-    Ok(Line { sender, state })
+    Ok(Line { sender, state, term: Term::new(endpoint) })
 }
 
 /// Moves bytes until the connection ends. Ends by itself once nobody holds the connection and no stream is open.
