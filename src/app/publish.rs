@@ -19,12 +19,7 @@ pub(super) struct Publisher {
 
 impl Publisher {
     pub(super) fn new(live: Arc<LiveTable>, directory: Directory) -> Self {
-        Self {
-            live,
-            directory: Mutex::new(directory),
-            error_pages: Mutex::default(),
-            changed: watch::Sender::new(()),
-        }
+        Self { live, directory: Mutex::new(directory), error_pages: Mutex::default(), changed: watch::Sender::new(()) }
     }
 }
 

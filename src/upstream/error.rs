@@ -112,7 +112,9 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Connect(error) | Error::Tls(error) => Some(error),
-            Error::Refused(error) | Error::Closed(error) | Error::Malformed(error) | Error::Body(error) => Some(&**error),
+            Error::Refused(error) | Error::Closed(error) | Error::Malformed(error) | Error::Body(error) => {
+                Some(&**error)
+            }
             Error::ConnectTimeout | Error::HeadTimeout | Error::TryTimeout | Error::BodyTooLarge => None,
         }
     }

@@ -107,7 +107,6 @@ impl Pools {
         self.0.shared.resolver.resolve(&endpoint.host, endpoint.port).await
     }
 
-
     /// The limits of an exchange where its route asks for nothing else.
     pub fn times(&self) -> Times {
         Times { connect: self.0.config.dial_timeout, head: self.0.config.response_header_timeout }

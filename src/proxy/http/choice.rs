@@ -1,7 +1,7 @@
 //! Which target of a route a request goes to, by what it speaks, and how it travels there.
 
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::Version;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 
 use super::choose::{self, Wish};
@@ -72,7 +72,9 @@ impl Kind {
         match (self, target.destination.scheme) {
             (Kind::Call, Scheme::Grpc | Scheme::Grpcs) => Fit::Good,
             // Any server that speaks HTTP/2 may serve gRPC.
-            (Kind::Call, Scheme::Http | Scheme::Https) if speaks_h2(&target.options) && !is_redirect(target) => Fit::Good,
+            (Kind::Call, Scheme::Http | Scheme::Https) if speaks_h2(&target.options) && !is_redirect(target) => {
+                Fit::Good
+            }
             (Kind::Call, Scheme::Http | Scheme::Https) => Fit::Poor,
             (Kind::Web, Scheme::Grpc | Scheme::Grpcs) => Fit::Poor,
             (Kind::Plain | Kind::Web, Scheme::Http | Scheme::Https) => Fit::Good,

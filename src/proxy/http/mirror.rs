@@ -81,7 +81,8 @@ fn start(
 async fn send(pools: &Pools, shadow: &TargetState, preamble: &[u8], head: &Parts) -> Result<(), ()> {
     let effort = Effort::default();
     let protocol = choice::protocol(shadow, false);
-    let exchange = Exchange { pools, endpoint: &shadow.endpoint, protocol, preamble, times: pools.times(), effort: &effort };
+    let exchange =
+        Exchange { pools, endpoint: &shadow.endpoint, protocol, preamble, times: pools.times(), effort: &effort };
     let response = exchange.send(head, &RequestBody::empty()).await.map_err(drop)?;
     let mut body = response.into_body();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {

@@ -43,17 +43,7 @@ impl Record {
         let begun = Instant::now();
         target.series.begin(shard);
         let (flight, held) = (target.begin(), Held::default());
-        Self {
-            target: Some(target),
-            shard,
-            begun,
-            deadline,
-            status: CLIENT_GONE,
-            upgraded: false,
-            flight,
-            held,
-            facts,
-        }
+        Self { target: Some(target), shard, begun, deadline, status: CLIENT_GONE, upgraded: false, flight, held, facts }
     }
 
     /// A request that we answer.

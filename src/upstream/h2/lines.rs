@@ -159,7 +159,13 @@ impl Place {
     }
 
     /// In a task of its own, because others wait for it even when the request that began it goes away.
-    fn start(self: &Rc<Self>, pools: &Pools, endpoint: &Arc<Endpoint>, protocol: Protocol, limit: Duration) -> Rc<Dial> {
+    fn start(
+        self: &Rc<Self>,
+        pools: &Pools,
+        endpoint: &Arc<Endpoint>,
+        protocol: Protocol,
+        limit: Duration,
+    ) -> Rc<Dial> {
         let dial = Rc::new(Dial::default());
         let (place, pools, endpoint, ours) = (self.clone(), pools.clone(), endpoint.clone(), dial.clone());
         tokio::task::spawn_local(async move {
