@@ -47,6 +47,7 @@ pub mod config;
 pub mod consul;
 pub mod fetch;
 pub mod life;
+pub mod limit;
 pub mod listen;
 pub mod metrics;
 pub mod net;

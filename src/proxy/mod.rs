@@ -1,12 +1,14 @@
 //! Answering for a target.
 
 pub mod http;
+mod note;
 mod preamble;
 pub mod tcp;
 pub mod udp;
 
 use std::time::Duration;
 
+use self::note::note;
 use self::preamble::preamble;
 
 /// What the HTTP proxy does beside forwarding.
@@ -39,6 +41,10 @@ pub struct Config {
     pub grpc_max_received: u64,
     /// Bytes in one gRPC message to a client (`proxy.grpcmaxtxmsgsize`).
     pub grpc_max_sent: u64,
+    /// Retries that a route may have, in percent of its requests (`proxy.retrybudget`, new; default 20).
+    pub retry_budget: u32,
+    /// Bytes of a request body that are kept for a retry (`proxy.retrybuffer`, new; default 64 KiB).
+    pub retry_buffer: usize,
     /// Bytes in one request body (`proxy.maxbody`, new); 0: no limit.
     pub max_body: u64,
     /// How long nothing may move on a WebSocket (`proxy.websocket.idletimeout`, new); 0: for ever.

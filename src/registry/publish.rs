@@ -38,6 +38,7 @@ pub(super) struct Pending {
     pub(super) page: Option<Arc<str>>,
     named: Option<Named>,
     error_pages: Option<ErrorPages>,
+    down_page: Option<Arc<str>>,
     disabled: Option<Arc<[Disabled]>>,
     /// Who wants to know what the table is made of.
     curious: Vec<oneshot::Sender<Ingredients>>,
@@ -114,6 +115,11 @@ impl Feed {
         self.put(|pending| pending.named_awaited = false);
     }
 
+    /// The page for routes whose targets are all down.
+    pub(super) fn down_page(&self, page: &str) {
+        self.put(|pending| pending.down_page = Some(page.into()));
+    }
+
     /// What is taken out by hand.
     pub(super) fn disabled(&self, disabled: Arc<[Disabled]>) {
         self.put(|pending| {
@@ -170,6 +176,7 @@ impl Pending {
             page: self.page.take(),
             named: self.named.take(),
             error_pages: self.error_pages.take(),
+            down_page: self.down_page.take(),
             disabled: self.disabled.take(),
             curious: std::mem::take(&mut self.curious),
             causes: std::mem::take(&mut self.causes),
@@ -341,6 +348,9 @@ impl Worker {
             self.whole = Some(whole);
             self.builder.manual(self.manual_entries());
             changed = true;
+        }
+        if let Some(page) = pending.down_page {
+            self.publish.down_page(page);
         }
         let mut page_changed = false;
         if let Some(page) = pending.page

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ use hyper_util::rt::TokioIo;
 use super::allowance::Allowance;
 use super::directory::Endpoint;
 use super::h2::Protocol;
+use super::kept::Kept;
+use super::term::Term;
 use super::{Error, Inbound, Pools};
 use crate::net::Stream;
 
@@ -32,6 +35,7 @@ pub(super) struct Connection {
     pub(super) reused: bool,
     /// Not made for one client.
     pub(super) shared: bool,
+    pub(super) term: Term,
 }
 
 /// The client's body on its way to a target.
@@ -43,8 +47,10 @@ pub struct RequestBody(Rc<Source>);
 struct Source {
     incoming: RefCell<Option<Inbound>>,
     touched: Cell<bool>,
-    /// Everything was taken.
+    /// Everything was taken, for this try.
     ended: Cell<bool>,
+    /// What was taken, if it is to be sent again perhaps.
+    kept: RefCell<Kept>,
     failed: Cell<bool>,
     allowance: Allowance,
     /// Called once when the body has been read to its end.
@@ -70,6 +76,7 @@ impl RequestBody {
             ended: Cell::new(incoming.is_none()),
             incoming: RefCell::new(incoming),
             touched: Cell::new(false),
+            kept: RefCell::default(),
             failed: Cell::new(false),
             allowance: Allowance::new(limit),
             done: RefCell::new(done),
@@ -95,9 +102,28 @@ impl RequestBody {
         }
     }
 
-    /// Nothing was taken from it yet.
-    pub(super) fn is_whole(&self) -> bool {
-        !self.0.touched.get()
+    /// From now on what is taken is kept, up to so many bytes, so that it can be sent again.
+    pub fn keep(&self, limit: usize) {
+        if !self.0.touched.get() && self.0.incoming.borrow().is_some() {
+            self.0.kept.replace(Kept::new(limit));
+        }
+    }
+
+    /// Can it be sent again? Not when something of it is gone for good.
+    pub fn can_rewind(&self) -> bool {
+        !self.0.touched.get() || !self.0.failed.get() && self.0.kept.borrow().is_complete()
+    }
+
+    /// Makes it whole again for another try, if it can be. Whoever reads it now must have stopped.
+    pub fn rewind(&self) -> bool {
+        let source = &self.0;
+        if !source.touched.get() || !self.can_rewind() {
+            return self.can_rewind();
+        }
+        let mut kept = source.kept.borrow_mut();
+        kept.rewind();
+        source.ended.set(!kept.has_more() && source.incoming.borrow().as_ref().is_none_or(Inbound::is_end_stream));
+        true
     }
 }
 
@@ -109,6 +135,13 @@ impl Body for RequestBody {
         let source = &self.0;
         let mut incoming = source.incoming.borrow_mut();
         let Some(body) = incoming.as_mut() else { return Poll::Ready(None) };
+        let mut kept = source.kept.borrow_mut();
+        if let Some(frame) = kept.again() {
+            if !kept.has_more() && body.is_end_stream() {
+                source.ended.set(true);
+            }
+            return Poll::Ready(Some(Ok(frame)));
+        }
         let polled = Pin::new(&mut *body).poll_frame(cx);
         match &polled {
             Poll::Pending => {}
@@ -118,6 +151,9 @@ impl Body for RequestBody {
                     && let Err(exceeded) = source.allowance.take(frame.data_ref().map_or(0, Bytes::len))
                 {
                     return Poll::Ready(Some(Err(exceeded.into())));
+                }
+                if let Some(Ok(frame)) = frame {
+                    kept.keep(frame);
                 }
                 match frame {
                     Some(Ok(_)) if !body.is_end_stream() => {}
@@ -135,11 +171,16 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.incoming.borrow().as_ref().is_none_or(Inbound::is_end_stream)
+        !self.0.kept.borrow().has_more() && self.0.incoming.borrow().as_ref().is_none_or(Inbound::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
+        let hint = self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint);
+        match (self.0.kept.borrow().left() as u64, hint.exact()) {
+            (0, _) => hint,
+            (left, Some(rest)) => SizeHint::with_exact(left + rest),
+            _ => SizeHint::default(),
+        }
     }
 }
 
@@ -148,11 +189,21 @@ type BodyError = Box<dyn std::error::Error + Send + Sync>;
 /// Sends requests to one endpoint.
 pub struct Exchange<'a> {
     pub pools: &'a Pools,
-    pub endpoint: &'a Endpoint,
+    pub endpoint: &'a Arc<Endpoint>,
     pub protocol: Protocol,
     /// Sent first thing on a connection, which is then for this request only. Empty: connections are shared.
     pub preamble: &'a [u8],
+    pub times: Times,
     pub effort: &'a Effort,
+}
+
+/// Limits of one exchange; 0: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// For name, TCP and TLS together.
+    pub connect: Duration,
+    /// From the end of the request to the response head.
+    pub head: Duration,
 }
 
 /// What it took to get a response.
@@ -181,7 +232,7 @@ impl Exchange<'_> {
         };
         match self.send_on(connection, head, body).await {
             Ok(response) => Ok(response),
-            Err(failed) if failed.unsent || failed.is_closed() && is_repeatable(head) && body.is_whole() => {
+            Err(failed) if failed.unsent || failed.is_closed() && is_repeatable(head) && body.rewind() => {
                 self.effort.retries.set(self.effort.retries.get() + 1);
                 self.send_fresh(head, body).await
             }
@@ -191,7 +242,7 @@ impl Exchange<'_> {
 
     async fn send_fresh(&self, head: &Parts, body: &RequestBody) -> Result<Response<ResponseBody>, Error> {
         let begun = Instant::now();
-        let connection = self.pools.fresh(self.endpoint, self.preamble).await;
+        let connection = self.pools.fresh(self.endpoint, self.preamble, self.times.connect).await;
         self.effort.connect.set(Some(begun.elapsed()));
         self.send_on(connection?, head, body).await.map_err(|failed| failed.error)
     }
@@ -203,7 +254,7 @@ impl Exchange<'_> {
         body: &RequestBody,
     ) -> Result<Response<ResponseBody>, Failed> {
         let request = Request::from_parts(head.clone(), body.clone());
-        let limit = self.pools.config().response_header_timeout;
+        let limit = self.times.head;
         let answer = {
             let mut response = pin!(connection.sender.try_send_request(request));
             let mut driver = Pin::new(&mut connection.driver);

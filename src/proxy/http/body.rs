@@ -21,7 +21,7 @@ pub(crate) struct Body {
     kind: Kind,
     /// Counts the request when the body is over, however it ends.
     record: Option<Record>,
-    /// `wt` of the listener: the whole response must be out by then.
+    /// `wt` of the listener or `timeout` of the route: the whole response must be out by then.
     deadline: Option<Pin<Box<Sleep>>>,
     /// Called when the last byte was handed over.
     done: Option<Box<dyn FnOnce()>>,
@@ -76,8 +76,13 @@ impl Body {
         self
     }
 
+    /// The earliest one counts.
     pub(crate) fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
-        self.deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline)));
+        if let Some(deadline) = deadline
+            && self.deadline.as_ref().is_none_or(|earlier| deadline < earlier.deadline())
+        {
+            self.deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
+        }
         self
     }
 
@@ -124,7 +129,9 @@ impl http_body::Body for Body {
             if let Some(deadline) = &mut this.deadline
                 && deadline.as_mut().poll(cx).is_ready()
             {
-                return Poll::Ready(Some(Err("the response took longer than the listener's wt".into())));
+                return Poll::Ready(Some(Err(
+                    "the response took longer than the listener's wt, or the route's timeout".into(),
+                )));
             }
             return Poll::Pending;
         }

@@ -34,8 +34,6 @@ pub(crate) struct Facts<'a> {
     /// As the client sent it.
     pub(crate) host: &'a str,
     pub(crate) version: Version,
-    /// `strip` of the target.
-    pub(crate) strip: Option<&'a str>,
 }
 
 impl Rules {
@@ -123,11 +121,6 @@ impl Rules {
             && let Ok(host) = HeaderValue::from_str(facts.host)
         {
             headers.insert(X_FORWARDED_HOST, host);
-        }
-        if let Some(strip) = facts.strip
-            && let Ok(prefix) = HeaderValue::from_str(strip)
-        {
-            headers.insert(X_FORWARDED_PREFIX, prefix);
         }
         if let Some((name, value)) = &self.tls {
             if facts.peer.tls.is_some() {
@@ -242,6 +235,13 @@ impl Rules {
                 headers.insert(TE, HeaderValue::from_static("trailers"));
             }
         }
+    }
+}
+
+/// Tells the target what was stripped from the path.
+pub(crate) fn tell_prefix(headers: &mut HeaderMap, strip: &str) {
+    if let Ok(prefix) = HeaderValue::from_str(strip) {
+        headers.insert(X_FORWARDED_PREFIX, prefix);
     }
 }
 

@@ -182,6 +182,7 @@ mod tests {
             port,
             tags: vec![],
             options: Default::default(),
+            down: false,
         }
     }
 

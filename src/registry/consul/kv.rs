@@ -13,6 +13,8 @@ pub(super) enum Kind {
     Page,
     Options,
     ErrorPages,
+    /// The page for routes whose targets are all down.
+    DownPage,
 }
 
 pub(super) struct Kv {
@@ -99,7 +101,7 @@ impl Kv {
         match self.kind {
             Kind::Overrides => self.feed.manual_known(),
             Kind::Options => self.feed.named_known(),
-            Kind::Page | Kind::ErrorPages => {}
+            Kind::Page | Kind::DownPage | Kind::ErrorPages => {}
         }
     }
 
@@ -130,6 +132,7 @@ impl Kv {
                 self.source.warn((!wrong.is_empty()).then(|| format!("ignoring {}", wrong.join("; "))));
                 self.feed.error_pages(pages);
             }
+            Kind::DownPage => self.feed.down_page(&page(pairs)),
         }
     }
 }
