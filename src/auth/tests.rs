@@ -16,6 +16,7 @@ pub(super) fn pools() -> Pools {
     Pools::new(crate::upstream::Config {
         dial_timeout: Duration::from_secs(1),
         response_header_timeout: Duration::ZERO,
+        write_timeout: Duration::ZERO,
         keep_alive: None,
         idle_timeout: Duration::ZERO,
         max_idle: 1,

@@ -177,6 +177,8 @@ options! {
         "bytes in one head, both directions";
     proxy_maxtargetsize: i64 = "proxy.maxtargetsize", Kind::Size { min: 64, max: 64 << 20 }, "65536", OURS, Built,
         "bytes in one request target";
+    proxy_requestwritetimeout: i64 = "proxy.requestwritetimeout", ANY_TIME, "60s", OURS, Built,
+        "longest pause in which a target takes nothing of a request that is being sent; 0: no limit";
 
     // The logs.
     log_access_target: String = "log.access.target", Text, "", "1.4.1", Built,

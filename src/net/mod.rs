@@ -2,6 +2,7 @@
 //! protocol, and the ClientHello of TLS.
 
 pub mod client_hello;
+mod deadline;
 mod peer;
 pub mod proxy_protocol;
 mod relay;
@@ -9,13 +10,12 @@ pub mod rewind;
 mod splice;
 mod stream;
 mod supplies;
-mod timed;
 mod tunnel;
 
+pub use deadline::Deadline;
 pub use peer::{ClientCertificate, Peer, TlsInfo};
 pub use relay::{End, Limits, Side, relay};
 pub use rewind::Rewind;
 pub use stream::Stream;
 pub use supplies::Supplies;
-pub use timed::{Clock, Timed};
 pub use tunnel::tunnel;

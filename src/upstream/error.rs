@@ -21,6 +21,8 @@ pub enum Error {
     Tls(io::Error),
     /// No response head within `proxy.responseheadertimeout`.
     HeadTimeout,
+    /// Nothing of the request was taken within `proxy.requestwritetimeout`.
+    SendTimeout,
     /// The connection ended before the response head.
     Closed(Box<dyn std::error::Error + Send + Sync>),
     /// The response head cannot be understood, or is too large.
@@ -40,7 +42,7 @@ impl Error {
     /// The target ran into one of our time-outs.
     pub fn is_timeout(&self) -> bool {
         match self {
-            Error::ConnectTimeout | Error::HeadTimeout => true,
+            Error::ConnectTimeout | Error::SendTimeout | Error::HeadTimeout => true,
             Error::Connect(error) => error.kind() == io::ErrorKind::TimedOut,
             _ => false,
         }
@@ -52,6 +54,7 @@ impl Error {
             Error::Connect(_) => "connect",
             Error::ConnectTimeout => "connect_timeout",
             Error::Tls(_) => "tls",
+            Error::SendTimeout => "send_timeout",
             Error::HeadTimeout => "response_timeout",
             Error::Closed(_) => "closed",
             Error::Malformed(_) => "malformed",
@@ -66,6 +69,7 @@ impl fmt::Display for Error {
             Error::Connect(_) => "cannot connect",
             Error::ConnectTimeout => "no connection within proxy.dialtimeout",
             Error::Tls(_) => "no TLS with the target",
+            Error::SendTimeout => "nothing of the request was taken within proxy.requestwritetimeout",
             Error::HeadTimeout => "no response within proxy.responseheadertimeout",
             Error::Closed(_) => "the connection ended before the response",
             Error::Malformed(_) => "the response cannot be understood",
@@ -79,7 +83,7 @@ impl std::error::Error for Error {
         match self {
             Error::Connect(error) | Error::Tls(error) => Some(error),
             Error::Closed(error) | Error::Malformed(error) | Error::Body(error) => Some(&**error),
-            Error::ConnectTimeout | Error::HeadTimeout => None,
+            Error::ConnectTimeout | Error::SendTimeout | Error::HeadTimeout => None,
         }
     }
 }

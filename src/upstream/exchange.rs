@@ -1,119 +1,21 @@
-//! One request for one response, on a connection that is driven by the request's own task.
-//!
-//! There is no task per connection: whoever waits for the response, or reads its body, polls the connection too. So a
-//! request costs no wake-up of another task.
+//! One request for one response.
 
-use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::rc::Rc;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 
+use super::connection::Connection;
 use super::directory::Endpoint;
-use super::{Error, Inbound, Pools};
+use super::{BodyError, Error, Pools, RequestBody};
+use crate::http1::{Spelling, Step};
 use crate::net::Stream;
-
-/// A connection to a target with its driver.
-pub(super) struct Connection {
-    pub(super) sender: http1::SendRequest<RequestBody>,
-    pub(super) driver: http1::Connection<TokioIo<Stream>, RequestBody>,
-    pub(super) endpoint: u64,
-    pub(super) reused: bool,
-    /// Not made for one client.
-    pub(super) shared: bool,
-}
-
-/// The client's body on its way to a target.
-///
-/// Shared, so that a request whose connection died before anything of the body was taken can be sent again.
-#[derive(Clone)]
-pub struct RequestBody(Rc<Source>);
-
-struct Source {
-    incoming: RefCell<Option<Inbound>>,
-    touched: Cell<bool>,
-    /// Everything was taken.
-    ended: Cell<bool>,
-    failed: Cell<bool>,
-    /// Called once when the body has been read to its end.
-    done: RefCell<Option<Box<dyn FnOnce()>>>,
-}
-
-impl RequestBody {
-    pub fn empty() -> Self {
-        Self::from_source(None, None)
-    }
-
-    /// `done` is called when the last byte has been read.
-    pub fn new(incoming: Inbound, done: impl FnOnce() + 'static) -> Self {
-        if incoming.is_end_stream() {
-            done();
-            return Self::empty();
-        }
-        Self::from_source(Some(incoming), Some(Box::new(done)))
-    }
-
-    fn from_source(incoming: Option<Inbound>, done: Option<Box<dyn FnOnce()>>) -> Self {
-        Self(Rc::new(Source {
-            ended: Cell::new(incoming.is_none()),
-            incoming: RefCell::new(incoming),
-            touched: Cell::new(false),
-            failed: Cell::new(false),
-            done: RefCell::new(done),
-        }))
-    }
-
-    /// Nothing was taken from it yet.
-    fn is_whole(&self) -> bool {
-        !self.0.touched.get()
-    }
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let source = &self.0;
-        let mut incoming = source.incoming.borrow_mut();
-        let Some(body) = incoming.as_mut() else { return Poll::Ready(None) };
-        let polled = Pin::new(&mut *body).poll_frame(cx);
-        match &polled {
-            Poll::Pending => {}
-            Poll::Ready(frame) => {
-                source.touched.set(true);
-                match frame {
-                    Some(Ok(_)) if !body.is_end_stream() => {}
-                    Some(Err(_)) => source.failed.set(true),
-                    _ => {
-                        source.ended.set(true);
-                        if let Some(done) = source.done.borrow_mut().take() {
-                            done();
-                        }
-                    }
-                }
-            }
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.incoming.borrow().as_ref().is_none_or(Inbound::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
-    }
-}
 
 /// Sends requests to one endpoint.
 pub struct Exchange<'a> {
@@ -134,7 +36,8 @@ pub struct Effort {
 }
 
 impl Exchange<'_> {
-    /// Sends a request and waits for the response head.
+    /// Sends a request and waits for the response head. The framing of its body is what its fields say: chunked, or a
+    /// length, or there is none.
     ///
     /// A kept connection may have been closed by its target at the same moment. Then the request is sent once more, on a
     /// fresh connection, if it certainly was not processed: nothing of it was sent, or it is safe to repeat (RFC 9110,
@@ -150,7 +53,7 @@ impl Exchange<'_> {
         };
         match self.send_on(connection, head, body).await {
             Ok(response) => Ok(response),
-            Err(failed) if failed.unsent || failed.is_closed() && is_repeatable(head) && body.is_whole() => {
+            Err(failed) if body.is_whole() && (failed.unsent || failed.is_closed() && is_repeatable(head)) => {
                 self.effort.retries.set(self.effort.retries.get() + 1);
                 self.send_fresh(head, body).await
             }
@@ -167,59 +70,25 @@ impl Exchange<'_> {
 
     async fn send_on(
         &self,
-        mut connection: Connection,
+        mut connection: Box<Connection>,
         head: &Parts,
         body: &RequestBody,
     ) -> Result<Response<ResponseBody>, Failed> {
-        let request = Request::from_parts(head.clone(), body.clone());
-        let limit = self.pools.config().response_header_timeout;
-        let answer = {
-            let mut response = pin!(connection.sender.try_send_request(request));
-            let mut driver = Pin::new(&mut connection.driver);
-            let mut driving = true;
-            let mut timer = None;
-            poll_fn(|cx| {
-                if driving {
-                    driving = driver.as_mut().poll(cx).is_pending();
-                }
-                if let Poll::Ready(answer) = response.as_mut().poll(cx) {
-                    return Poll::Ready(Some(answer));
-                }
-                // The time for the response begins when the request, with its body, is on its way.
-                if limit.is_zero() || !body.0.ended.get() {
-                    return Poll::Pending;
-                }
-                let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-                timer.as_mut().poll(cx).map(|()| None)
-            })
-            .await
-        };
-        let Some(answer) = answer else {
-            return Err(Failed { error: Error::HeadTimeout, unsent: false });
-        };
-        match answer {
+        connection.begin(head, body);
+        let config = self.pools.config();
+        match poll_fn(|cx| connection.poll_response(cx, &head.method, body, config)).await {
             Ok(response) => {
-                let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                let (head, incoming) = response.into_parts();
-                let mut body = ResponseBody {
-                    incoming,
-                    connection: Some(Box::new(connection)),
+                let upgraded = response.parts.status == StatusCode::SWITCHING_PROTOCOLS;
+                let mut received = Received {
+                    connection: Some(connection),
                     pools: self.pools.clone(),
-                    driving: true,
+                    spelling: response.spelling,
+                    upgraded,
                 };
-                if !upgraded && body.incoming.is_end_stream() {
-                    poll_fn(|cx| {
-                        body.finish(cx);
-                        Poll::Ready(())
-                    })
-                    .await;
-                }
-                Ok(Response::from_parts(head, body))
+                received.finish_if_over();
+                Ok(Response::from_parts(response.parts, ResponseBody::Http1(received)))
             }
-            Err(mut failed) => {
-                let unsent = failed.take_message().is_some();
-                Err(Failed { error: classify(failed.into_error(), body), unsent })
-            }
+            Err(error) => Err(Failed { unsent: connection.is_unsent(), error }),
         }
     }
 }
@@ -237,16 +106,6 @@ impl Failed {
     }
 }
 
-fn classify(error: hyper::Error, body: &RequestBody) -> Error {
-    if body.0.failed.get() || error.is_user() {
-        Error::Body(error.into())
-    } else if error.is_parse() {
-        Error::Malformed(error.into())
-    } else {
-        Error::Closed(error.into())
-    }
-}
-
 fn is_repeatable(head: &Parts) -> bool {
     matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
         || head.headers.contains_key("idempotency-key")
@@ -254,32 +113,18 @@ fn is_repeatable(head: &Parts) -> bool {
 }
 
 /// The body of a target's response. Reading it drives the connection; at its end the connection goes back to the pool.
-pub struct ResponseBody {
-    incoming: Incoming,
-    connection: Option<Box<Connection>>,
-    pools: Pools,
-    /// False once the driver has ended.
-    driving: bool,
+pub enum ResponseBody {
+    Http1(Received),
 }
 
-impl ResponseBody {
-    /// The response is complete: keep the connection if it can take another request.
-    fn finish(&mut self, cx: &mut Context<'_>) {
-        let Some(mut connection) = self.connection.take() else { return };
-        if self.driving && Pin::new(&mut connection.driver).poll(cx).is_pending() && connection.sender.is_ready() {
-            self.pools.put_back(*connection);
-        }
-    }
-
-    /// The stream behind a 101 response, with the bytes already read from it.
-    pub async fn upgrade(mut self) -> Option<Upgraded> {
-        let mut connection = *self.connection.take()?;
-        if self.driving {
-            let _ = poll_fn(|cx| connection.driver.poll_without_shutdown(cx)).await;
-        }
-        let parts = connection.driver.into_parts();
-        Some(Upgraded { stream: parts.io.into_inner(), read: parts.read_buf })
-    }
+/// A response over HTTP/1.1.
+pub struct Received {
+    /// `None` at the end.
+    connection: Option<Box<Connection>>,
+    pools: Pools,
+    spelling: Spelling,
+    /// No response at all, but another protocol.
+    upgraded: bool,
 }
 
 /// A connection that speaks something else now.
@@ -288,37 +133,73 @@ pub struct Upgraded {
     pub read: Bytes,
 }
 
+impl ResponseBody {
+    /// How the names of the response's fields came.
+    pub fn spelling(&self) -> Option<&Spelling> {
+        match self {
+            Self::Http1(received) => Some(&received.spelling),
+        }
+    }
+
+    /// The stream behind a 101 response, with the bytes already read from it.
+    pub async fn upgrade(self) -> Option<Upgraded> {
+        match self {
+            Self::Http1(received) => {
+                let (stream, read) = received.connection?.into_parts();
+                Some(Upgraded { stream, read })
+            }
+        }
+    }
+}
+
+impl Received {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(connection) = &mut self.connection else { return Poll::Ready(None) };
+        let step = std::task::ready!(connection.poll_body(cx, self.pools.config()));
+        let frame = match step {
+            Ok(Step::Data(data)) => Some(Ok(Frame::data(data))),
+            Ok(Step::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
+            Ok(Step::End | Step::Wait) => None,
+            Err(error) => {
+                self.connection = None;
+                Some(Err(error))
+            }
+        };
+        self.finish_if_over();
+        Poll::Ready(frame)
+    }
+
+    /// The response is complete: keep the connection if it can take another request.
+    fn finish_if_over(&mut self) {
+        if !self.upgraded
+            && let Some(connection) = self.connection.take_if(|connection| connection.is_over())
+            && connection.is_reusable()
+        {
+            self.pools.put_back(connection);
+        }
+    }
+}
+
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let this = self.get_mut();
-        let mut polled = Pin::new(&mut this.incoming).poll_frame(cx);
-        if polled.is_pending()
-            && this.driving
-            && let Some(connection) = &mut this.connection
-        {
-            this.driving = Pin::new(&mut connection.driver).poll(cx).is_pending();
-            // What the driver has read is there now.
-            polled = Pin::new(&mut this.incoming).poll_frame(cx);
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Self::Http1(received) => received.poll_frame(cx),
         }
-        let over = match &polled {
-            Poll::Pending => false,
-            Poll::Ready(Some(Ok(_))) => this.incoming.is_end_stream(),
-            Poll::Ready(_) => true,
-        };
-        if over {
-            this.finish(cx);
-        }
-        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        match self {
+            Self::Http1(received) => received.connection.is_none() || received.upgraded,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        let left = match self {
+            Self::Http1(received) => received.connection.as_ref().map_or(Some(0), |connection| connection.left()),
+        };
+        left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

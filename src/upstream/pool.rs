@@ -4,14 +4,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-
+use super::connection::Connection;
 use super::directory::Endpoint;
-use super::exchange::{Connection, RequestBody};
 use super::{Config, Error, connect};
 use crate::net::Stream;
 
@@ -25,7 +22,7 @@ struct Inner {
 }
 
 struct Idle {
-    connection: Connection,
+    connection: Box<Connection>,
     since: Instant,
 }
 
@@ -39,7 +36,7 @@ impl Pools {
     }
 
     /// An idle connection that is still good, the most recently used first.
-    pub(super) fn reuse(&self, endpoint: &Endpoint, cx: &mut Context<'_>) -> Option<Connection> {
+    pub(super) fn reuse(&self, endpoint: &Endpoint, cx: &mut Context<'_>) -> Option<Box<Connection>> {
         let mut pools = self.0.idle.borrow_mut();
         let idle = pools.get_mut(&endpoint.id)?;
         while let Some(Idle { mut connection, since }) = idle.pop() {
@@ -60,27 +57,16 @@ impl Pools {
         connect::connect(endpoint, None, &self.0.config, preamble).await
     }
 
-    pub(super) async fn fresh(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Connection, Error> {
+    pub(super) async fn fresh(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Box<Connection>, Error> {
         let stream = self.connect(endpoint, preamble).await?;
-        let (sender, driver) = http1::Builder::new()
-            .preserve_header_case(true)
-            .title_case_headers(true)
-            .max_headers(self.0.config.max_headers)
-            .max_buf_size(self.0.config.max_header_size.max(MIN_BUFFER))
-            .handshake::<_, RequestBody>(TokioIo::new(stream))
-            .await
-            .map_err(|error| Error::Closed(error.into()))?;
-        Ok(Connection { sender, driver, endpoint: endpoint.id, reused: false, shared: preamble.is_empty() })
+        Ok(Box::new(Connection::new(stream, endpoint.id, preamble.is_empty())))
     }
 
-    pub(super) fn put_back(&self, mut connection: Connection) {
-        if !connection.shared {
-            return;
-        }
+    pub(super) fn put_back(&self, mut connection: Box<Connection>) {
+        connection.rest();
         let mut pools = self.0.idle.borrow_mut();
         let idle = pools.entry(connection.endpoint).or_default();
         if idle.len() < self.0.config.max_idle {
-            connection.reused = true;
             idle.push(Idle { connection, since: Instant::now() });
         }
     }
@@ -113,16 +99,6 @@ impl Pools {
     }
 }
 
-impl Connection {
-    /// False if the target has closed it, or sent something that nobody asked for.
-    fn is_open(&mut self, cx: &mut Context<'_>) -> bool {
-        let driver = std::pin::Pin::new(&mut self.driver);
-        matches!(std::future::Future::poll(driver, cx), Poll::Pending) && self.sender.is_ready()
-    }
-}
-
-/// hyper asks for at least this much.
-const MIN_BUFFER: usize = 8192;
 const SHORTEST_SWEEP: Duration = Duration::from_millis(100);
 const LONGEST_SWEEP: Duration = Duration::from_secs(1);
 

@@ -11,6 +11,7 @@ use tokio::time::{Instant, Sleep};
 use super::compress::Coding;
 use super::packed::Packed;
 use super::record::Record;
+use crate::http1::Spelling;
 use crate::upstream::ResponseBody;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -28,7 +29,7 @@ pub(crate) struct Body {
 
 enum Kind {
     Own(Bytes),
-    Target(Box<ResponseBody>),
+    Target(ResponseBody),
     Packed(Box<Packed<ResponseBody>>),
 }
 
@@ -42,7 +43,7 @@ impl Body {
     }
 
     pub(crate) fn target(body: ResponseBody) -> Self {
-        Self { kind: Kind::Target(Box::new(body)), record: None, deadline: None, done: None }
+        Self { kind: Kind::Target(body), record: None, deadline: None, done: None }
     }
 
     /// A target's body in a coding that its client accepts.
@@ -81,6 +82,15 @@ impl Body {
         Self::empty()
     }
 
+    /// How the names of the head's fields came from the target.
+    pub(crate) fn spelling(&self) -> Option<&Spelling> {
+        match &self.kind {
+            Kind::Own(_) => None,
+            Kind::Target(body) => body.spelling(),
+            Kind::Packed(body) => body.source().spelling(),
+        }
+    }
+
     fn over(&mut self, whole: bool) {
         if let Some(done) = self.done.take() {
             done();
@@ -100,7 +110,7 @@ impl http_body::Body for Body {
         let polled = match &mut this.kind {
             Kind::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Kind::Target(body) => Pin::new(&mut **body).poll_frame(cx).map_err(Error::from),
+            Kind::Target(body) => Pin::new(body).poll_frame(cx),
             Kind::Packed(body) => body.poll(cx),
         };
         if polled.is_pending() {
@@ -128,7 +138,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Own(bytes) => bytes.is_empty(),
-            Kind::Target(body) => http_body::Body::is_end_stream(&**body),
+            Kind::Target(body) => http_body::Body::is_end_stream(body),
             Kind::Packed(body) => body.is_over(),
         }
     }
@@ -136,7 +146,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Target(body) => http_body::Body::size_hint(&**body),
+            Kind::Target(body) => http_body::Body::size_hint(body),
             Kind::Packed(_) => SizeHint::default(),
         }
     }

@@ -25,7 +25,7 @@ use super::body::Body;
 use super::serve::Listener;
 use super::{Client, Worker};
 use crate::life::{Phase, Watch};
-use crate::net::{Clock, Peer, Stream};
+use crate::net::{Peer, Stream};
 use crate::upstream::Inbound;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -52,12 +52,10 @@ pub(super) async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, wo
         let streams = streams.clone();
         service_fn(move |request| {
             let open = streams.clone().open();
-            // Nothing of the clock of a connection makes sense for one of its streams.
             let client = Client {
                 worker: worker.clone(),
                 listener: listener.clone(),
                 peer: peer.clone(),
-                clock: Rc::new(Clock::default()),
                 tunnel: RefCell::new(None),
             };
             answer(client, request, open)

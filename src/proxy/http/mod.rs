@@ -15,6 +15,7 @@ mod record;
 mod request;
 mod serve;
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -32,8 +33,9 @@ use self::request::Asked;
 pub use self::serve::{Listener, Misdirected, serve};
 use crate::access_log::Logger;
 use crate::auth::{self, Auth};
+use crate::life::{Flag, Phase, Watch};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
-use crate::net::{Clock, Peer};
+use crate::net::Peer;
 use crate::proxy::{Config, preamble};
 use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
 use crate::upstream::{self, Effort, Exchange, Inbound, Pools, RequestBody, RouteState, TargetState, Upgraded};
@@ -49,6 +51,8 @@ pub struct Worker {
     shard: Shard,
     /// `None`: no access log.
     logger: Option<Rc<Logger>>,
+    /// Raised with [`Phase::Closing`], for all connections at once; made with the first of them.
+    closing: OnceCell<Rc<Flag>>,
 }
 
 impl Worker {
@@ -62,7 +66,22 @@ impl Worker {
         logger: Option<Logger>,
     ) -> Self {
         let rules = headers::Rules::new(&config);
-        Self { live, config, rules, auth, pools, metrics, shard, logger: logger.map(Rc::new) }
+        Self { live, config, rules, auth, pools, metrics, shard, logger: logger.map(Rc::new), closing: OnceCell::new() }
+    }
+}
+
+impl Worker {
+    /// Raised once no other request is to be taken on a connection.
+    fn closing(&self, life: &Watch) -> &Rc<Flag> {
+        self.closing.get_or_init(|| {
+            let (flag, mut life) = (Rc::new(Flag::default()), life.clone());
+            let raised = flag.clone();
+            tokio::task::spawn_local(async move {
+                life.reached(Phase::Closing).await;
+                raised.raise();
+            });
+            flag
+        })
     }
 }
 
@@ -71,7 +90,6 @@ struct Client {
     worker: Rc<Worker>,
     listener: Rc<Listener>,
     peer: Peer,
-    clock: Rc<Clock>,
     /// Set when a target has agreed to change the protocol.
     tunnel: std::cell::RefCell<Option<Tunnel>>,
 }
@@ -337,12 +355,12 @@ impl Client {
         if let Some(log) = &mut log {
             log.forwarded(&head.headers, &path_and_query, is_websocket(&head.headers));
         }
+        request::keep_query(&mut head.extensions, target.destination.query.as_deref());
         let mut uri = UriParts::default();
         uri.path_and_query = Some(path_and_query);
         head.uri = Uri::from_parts(uri).expect("a path alone is a valid URI");
 
-        let clock = self.clock.clone();
-        let body = RequestBody::new(body, move || clock.unlimited());
+        let body = RequestBody::new(body);
         let mut record = Record::new(target.clone(), worker.shard, log);
         let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
         let effort = Effort::default();

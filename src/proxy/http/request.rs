@@ -2,9 +2,10 @@
 
 use http::header::{EXPECT, HOST, HeaderMap, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
-use http::{Method, Request, Version};
+use http::{Extensions, Method, Request, Version};
 
 use super::answer::Refusal;
+use crate::http1::RawQuery;
 
 /// What is looked up in the table.
 #[derive(Debug, PartialEq, Eq)]
@@ -115,6 +116,15 @@ pub(crate) fn forward_target(same: Option<&PathAndQuery>, path: &str, own_query:
         target.push_str(part);
     }
     PathAndQuery::from_maybe_shared(bytes::Bytes::from(target)).ok()
+}
+
+/// A query that a `Uri` cannot hold goes on byte for byte, behind the target's own one.
+pub(crate) fn keep_query(extensions: &mut Extensions, own_query: Option<&str>) {
+    if let Some(RawQuery(raw)) = extensions.get_mut()
+        && let Some(own) = own_query.filter(|own| !own.is_empty())
+    {
+        *raw = [own.as_bytes(), raw].join(&b'&').into();
+    }
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ impl Bench {
         let pools = Pools::new(upstream::Config {
             dial_timeout: Duration::from_secs(5),
             response_header_timeout: Duration::ZERO,
+            write_timeout: Duration::ZERO,
             keep_alive: None,
             idle_timeout: Duration::ZERO,
             max_idle: 1,
