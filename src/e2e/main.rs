@@ -4,6 +4,7 @@
 mod testing;
 
 mod access_log;
+mod codec;
 mod consul;
 mod headers;
 mod parsing;

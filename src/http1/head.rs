@@ -64,6 +64,9 @@ fn read_request(
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.version = version_of(version);
     parts.method = Method::from_bytes(method.as_bytes()).map_err(|_| Flaw::Malformed("a malformed method"))?;
+    if path.len() > LONGEST_TARGET {
+        return Err(Flaw::TargetTooLong);
+    }
     let (uri, raw) = target(head.slice_ref(path.as_bytes())).ok_or(Flaw::Malformed("a malformed target"))?;
     parts.uri = uri;
     if let Some(raw) = raw {
@@ -165,12 +168,24 @@ fn check(parsed: httparse::Result<usize>, head: &Bytes) -> Result<(), Flaw> {
         Ok(httparse::Status::Complete(length)) if length == head.len() => Ok(()),
         Ok(_) => Err(Flaw::Malformed("half a head")),
         Err(httparse::Error::TooManyHeaders) => Err(Flaw::TooLarge),
-        Err(httparse::Error::Version) => Err(Flaw::Version),
+        Err(httparse::Error::Version) if names_version(head) => Err(Flaw::Version),
+        Err(httparse::Error::Version) => Err(Flaw::Malformed("a malformed first line")),
         Err(httparse::Error::HeaderName) => Err(Flaw::Malformed("a malformed field name")),
         Err(httparse::Error::HeaderValue) => Err(Flaw::Malformed("a malformed field value")),
         Err(httparse::Error::Status) => Err(Flaw::Malformed("a malformed status")),
         Err(httparse::Error::NewLine | httparse::Error::Token) => Err(Flaw::Malformed("a malformed first line")),
     }
+}
+
+/// Does the first line of a request end with the name of a version, whichever it is?
+fn names_version(head: &[u8]) -> bool {
+    let line = head.split(|b| *b == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|b| *b == b' ');
+    let digit = |text: Option<&[u8]>| text.is_some_and(|text| matches!(text, [digit] if digit.is_ascii_digit()));
+    words.nth(2).is_some_and(|word| {
+        let mut parts = word.strip_prefix(b"HTTP/").unwrap_or_default().split(|b| *b == b'.');
+        digit(parts.next()) && digit(parts.next()) && parts.next().is_none()
+    }) && words.next().is_none()
 }
 
 fn version_of(minor: u8) -> Version {
@@ -179,6 +194,8 @@ fn version_of(minor: u8) -> Version {
 
 /// Most heads have fewer; more are worth an allocation.
 const FEW: usize = 64;
+/// What `Uri` can hold.
+const LONGEST_TARGET: usize = 65_534;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
 
 #[cfg(test)]

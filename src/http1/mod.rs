@@ -48,6 +48,8 @@ pub enum Flaw {
     Malformed(&'static str),
     /// Beyond [`Limits`].
     TooLarge,
+    /// Longer than any target that can be handled: 64 kB.
+    TargetTooLong,
     /// A version that is not spoken here.
     Version,
     /// A transfer coding other than `chunked`.
@@ -59,6 +61,7 @@ impl fmt::Display for Flaw {
         f.write_str(match self {
             Flaw::Malformed(what) => what,
             Flaw::TooLarge => "the head is too large",
+            Flaw::TargetTooLong => "the request target is too long",
             Flaw::Version => "neither HTTP/1.0 nor HTTP/1.1",
             Flaw::Coding => "a transfer coding other than chunked",
         })

@@ -125,6 +125,7 @@ pub(crate) fn flawed(flaw: http1::Flaw) -> Response<Body> {
         http1::Flaw::Malformed(_) => (StatusCode::BAD_REQUEST, "malformed request\n"),
         http1::Flaw::TooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "request head too large\n"),
         http1::Flaw::Version => (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "HTTP version not supported\n"),
+        http1::Flaw::TargetTooLong => return Refusal::TargetTooLong.answer(),
         http1::Flaw::Coding => return Refusal::Coding.answer(),
     };
     mark(text_answer(status, text), Outcome::Refused)

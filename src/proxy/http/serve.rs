@@ -164,13 +164,14 @@ impl Session {
         if !upgraded {
             // Ours only: what a target says about its own connection was taken out.
             close |= parts.headers.remove(CONNECTION).is_some();
-            close |= self.wire.is_waiting() || self.wire.left().is_some_and(|left| left > DRAINED as u64);
+            close |= self.wire.has_failed() || self.wire.is_waiting();
+            close |= self.wire.left().is_some_and(|left| left > DRAINED as u64);
         }
         let line = ResponseLine { version: asked.version, status: parts.status, framing, close: close && !upgraded };
         self.wire.answer(line, &parts.headers, body.spelling());
         // Its values hold the memory that the response was read into.
         drop(parts);
-        let mut body = if encoder == Encoder::None && framing.is_none() { body.without_content() } else { body };
+        let mut body = if encoder == Encoder::None { body.without_content() } else { body };
         let mut going = !body.is_end_stream();
         if !going {
             self.wire.end(&mut encoder, None)?;
