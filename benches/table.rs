@@ -42,6 +42,7 @@ fn instance(service: usize, number: usize, tags: Vec<String>) -> Instance {
         address: format!("10.{}.{}.{}", number % 250, service / 250, service % 250),
         port: 8000,
         tags,
+        options: Default::default(),
     }
 }
 

@@ -35,6 +35,7 @@
 //! | `listen` | route, cert, net, life, metrics |
 //! | `admin` | route, registry, listen, life, metrics |
 //! | `config` | route, registry, consul, upstream, proxy, listen, admin, metrics, cert, auth, access_log, limit, life, net, fetch |
+//! | `command` | config, route, registry, consul, metrics, fetch |
 //! | `app` | everything |
 
 pub mod access_log;
@@ -42,6 +43,7 @@ pub mod admin;
 pub mod app;
 pub mod auth;
 pub mod cert;
+pub mod command;
 pub mod config;
 pub mod consul;
 pub mod fetch;

@@ -12,6 +12,7 @@ fn entries(service: &str, tags: Vec<String>) -> Vec<Entry> {
         address: "10.0.0.1".to_owned(),
         port: 8000,
         tags,
+        options: Default::default(),
     };
     parse_tags(&instance, "urlprefix-", "dc1").entries
 }

@@ -8,9 +8,10 @@ use http::StatusCode;
 
 use super::answer::{Answer, error, text};
 use super::json::{self, Object, array};
-use super::target::has;
-use super::{Health, State};
-use crate::route::{Origin, Reject, Route, Snapshot, Table, Target};
+use super::stats::{id_text, route_id, target_id};
+use super::target::{has, values};
+use super::{Change, Health, State};
+use crate::route::{Class, Origin, Reject, Route, Snapshot, Table, Target, Weight};
 
 pub(super) fn config(state: &State, query: Option<&str>) -> Answer {
     json_answer(query, json::escape_html(&state.views.config_json))
@@ -61,6 +62,53 @@ impl RoutesCache {
     }
 }
 
+/// As `/api/routes`, by route and with all that is known: ids as in `/api/stats`, kind, instances, weights as configured.
+pub(super) async fn table(state: &State, query: Option<&str>) -> Answer {
+    let snapshot = state.views.table.load_full();
+    match aside(move || table_json(&snapshot.table)).await {
+        Some(body) if has(query, "pretty") => text(JSON, json::pretty(&String::from_utf8_lossy(&body))),
+        Some(body) => text(JSON, body),
+        None => error(StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
+    }
+}
+
+fn table_json(table: &Table) -> String {
+    let mut out = String::new();
+    array(&mut out, table.routes(), |out, route| {
+        let class = match route.class {
+            Class::Http => "http",
+            Class::Tcp => "tcp",
+            Class::Udp => "udp",
+        };
+        let mut object = Object::new(out);
+        object.text("id", &id_text(route_id(&route.host, &route.path))).text("class", class);
+        object.text("host", &route.host).text("path", &route.path);
+        array(object.key("targets"), &route.targets, |out, target| {
+            let dst = &target.destination.text;
+            let mut object = Object::new(out);
+            object.text("id", &id_text(target_id(&target.service, &route.host, &route.path, dst)));
+            object.text("service", &target.service).text("dst", dst);
+            if let Some(instance) = &target.instance {
+                object.text("instance", instance);
+            }
+            if !target.options.raw.is_empty() {
+                object.text("opts", &target.options.text());
+            }
+            if !target.tags.is_empty() {
+                object.texts("tags", target.tags.iter());
+            }
+            match target.weight {
+                Weight::Automatic => {}
+                Weight::Fixed(weight) => _ = object.number("fixed", weight),
+                Weight::Excluded => _ = object.number("fixed", 0.0),
+            }
+            object.number("share", target.share).end();
+        });
+        object.end();
+    });
+    out
+}
+
 fn routes_json(table: &Table) -> String {
     let mut out = String::new();
     let rows = table.routes().flat_map(|route| route.targets.iter().map(move |target| (route, target)));
@@ -92,7 +140,7 @@ pub(super) fn rejects(state: &State, query: Option<&str>) -> Answer {
     json_answer(query, out)
 }
 
-fn reject_json(out: &mut String, reject: &Reject) {
+pub(super) fn reject_json(out: &mut String, reject: &Reject) {
     let mut object = Object::new(out);
     match &reject.origin {
         Origin::Tag { service, instance, tag } => {
@@ -124,25 +172,59 @@ pub(super) fn status(state: &State, query: Option<&str>) -> Answer {
     table.number("routes", routes as f64).number("targets", targets as f64);
     seconds(&mut table, "age", status.table_age);
     seconds(&mut table, "lag", status.lag);
-    table.end();
+    seconds(&mut table, "build", (status.builds > 0).then_some(status.build));
+    table.number("builds", status.builds as f64).number("rejects", (state.views.rejects)().len() as f64);
+    table.number("services", status.services as f64).number("instances", status.instances as f64).end();
+    if let Some((last, known)) = status.contact {
+        let mut consul = Object::new(object.key("consul"));
+        consul.flag("known_leader", known);
+        seconds(&mut consul, "last_contact", Some(last));
+        consul.end();
+    }
 
     array(object.key("sources"), status.sources, |out, source| {
         let mut object = Object::new(out);
-        object.text("name", &source.name).flag("up", source.error.is_none() && source.age.is_some());
+        object.text("name", &source.name).flag("up", source.failures == 0 && source.age.is_some());
         seconds(&mut object, "age", source.age);
+        object.number("index", source.index as f64).number("failures", source.failures as f64);
+        if let Some(warning) = &source.warning {
+            object.text("warning", warning);
+        }
         if let Some(error) = &source.error {
             object.text("error", error);
         }
         object.end();
     });
-    array(object.key("changes"), status.changes, |out, change| {
-        let at = change.at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut object = Object::new(out);
-        seconds(&mut object, "at", Some(at));
-        object.texts("lines", &change.lines).end();
-    });
+    array(object.key("changes"), status.changes.iter().take(STATUS_CHANGES), |out, change| change_json(out, change));
     object.end();
     json_answer(query, out)
+}
+
+/// What changed in the table, when, and why; newest first. `since=` and `until=` in seconds since 1970, `limit=`.
+pub(super) fn timeline(state: &State, query: Option<&str>) -> Answer {
+    let number = |key| values(query, key).next().and_then(|text| text.parse::<f64>().ok());
+    let (since, until) = (number("since").unwrap_or(0.0), number("until").unwrap_or(f64::INFINITY));
+    let limit = number("limit").map_or(usize::MAX, |limit| limit as usize);
+    let status = (state.views.status)();
+    let within = |change: &&Change| (since..=until).contains(&seconds_of(change));
+    let mut out = String::new();
+    let mut object = Object::new(&mut out);
+    object.number("builds", status.builds as f64);
+    let changes = status.changes.iter().filter(within).take(limit);
+    array(object.key("changes"), changes, |out, change| change_json(out, change));
+    object.end();
+    json_answer(query, out)
+}
+
+fn change_json(out: &mut String, change: &Change) {
+    let mut object = Object::new(out);
+    object.number("at", (seconds_of(change) * 1e3).round() / 1e3).text("cause", &change.cause);
+    object.number("added", change.added as f64).number("removed", change.removed as f64);
+    object.texts("lines", &change.lines).end();
+}
+
+fn seconds_of(change: &Change) -> f64 {
+    change.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// To the millisecond; `null` if there is none.
@@ -154,4 +236,6 @@ pub(super) fn json_answer(query: Option<&str>, compact: String) -> Answer {
     if has(query, "pretty") { text(JSON, json::pretty(&compact)) } else { text(JSON, compact) }
 }
 
+/// There is a page of its own for all of them.
+const STATUS_CHANGES: usize = 50;
 const JSON: &str = "application/json; charset=utf-8";

@@ -5,15 +5,14 @@ use std::future::Future;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::answer::{Answer, error};
 use super::api::json_answer;
 use super::json::{self, Object};
-use super::{BoxError, Override, State, Written, origin, target};
+use super::{BoxError, Override, State, Written, input, target};
 use crate::route::{self, Origin};
 
 pub(super) async fn paths(state: &State, query: Option<&str>) -> Answer {
@@ -49,21 +48,13 @@ pub(super) async fn read(state: &State, suffix: &str, query: Option<&str>) -> An
 
 /// Writes a text that parses, or any text with `?force=true`.
 pub(super) async fn write(state: &State, suffix: &str, request: Request<Incoming>) -> Answer {
-    if !origin::is_ours(request.headers()) {
-        return error(StatusCode::FORBIDDEN, "Forbidden: the request comes from a page of another site");
-    }
-    // Said at once, where the length is known: the client may be waiting for a word before it sends.
-    if request.body().size_hint().lower() > BODY_MAX as u64 {
-        return error(StatusCode::PAYLOAD_TOO_LARGE, "request body too large");
+    if let Err(refusal) = input::may_change(state, request.headers()) {
+        return refusal;
     }
     let force = target::value(request.uri().query(), "force") == Some("true");
-    let body = match timeout(BODY_TIMEOUT, Limited::new(request.into_body(), BODY_MAX).collect()).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(reason)) if reason.is::<LengthLimitError>() => {
-            return error(StatusCode::PAYLOAD_TOO_LARGE, "request body too large");
-        }
-        Ok(Err(reason)) => return error(StatusCode::BAD_REQUEST, &reason.to_string()),
-        Err(_) => return error(StatusCode::REQUEST_TIMEOUT, "the request body did not come in time"),
+    let body = match input::body(request, BODY_MAX).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
     };
     let edit = match Edit::parse(&body) {
         Ok(edit) => edit,
@@ -79,7 +70,7 @@ pub(super) async fn write(state: &State, suffix: &str, request: Request<Incoming
 
     let Some(overrides) = &state.views.overrides else { return conflict() };
     match in_time(overrides.write(suffix, &edit.value, edit.version)).await {
-        Ok(Written::Done) => Response::new(Full::default()),
+        Ok(Written::Done) => Response::default(),
         Ok(Written::Conflict) => conflict(),
         Err(reason) => failed(&reason),
     }
@@ -87,20 +78,22 @@ pub(super) async fn write(state: &State, suffix: &str, request: Request<Incoming
 
 /// What a client wants to write.
 #[derive(Debug, PartialEq)]
-struct Edit {
-    value: String,
+pub(super) struct Edit {
+    pub(super) value: String,
     version: u64,
+    /// For previews: which override is meant.
+    pub(super) suffix: String,
 }
 
 impl Edit {
     /// The first JSON value of the body; what follows is ignored, and so are keys that nobody knows. Keys are compared
     /// without regard to case, the last one counts. All of this as Go decodes.
-    fn parse(body: &[u8]) -> Result<Self, String> {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
         let first = serde_json::Deserializer::from_slice(body).into_iter::<Value>().next();
         let Value::Object(fields) = first.ok_or("EOF")?.map_err(|reason| reason.to_string())? else {
             return Err("expected an object with \"value\" and \"version\"".into());
         };
-        let (mut value, mut version) = (None, 0);
+        let (mut value, mut version, mut suffix) = (None, 0, String::new());
         for (key, field) in fields {
             match (key.to_ascii_lowercase().as_str(), field) {
                 ("value", Value::String(text)) => value = Some(text),
@@ -109,12 +102,13 @@ impl Edit {
                     version = text.parse().map_err(|_| "\"version\" is too large")?;
                 }
                 ("version", Value::Null) => version = 0,
+                ("suffix", Value::String(text)) => suffix = text,
                 ("version", _) => return Err("\"version\" must be a string that holds a decimal number".into()),
                 _ => {}
             }
         }
         // Without this an empty object would empty the key.
-        Ok(Self { value: value.ok_or("\"value\" is missing")?, version })
+        Ok(Self { value: value.ok_or("\"value\" is missing")?, version, suffix })
     }
 }
 
@@ -140,7 +134,7 @@ fn mistakes(text: &str) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
-async fn in_time<T>(call: impl Future<Output = Result<T, BoxError>>) -> Result<T, String> {
+pub(super) async fn in_time<T>(call: impl Future<Output = Result<T, BoxError>>) -> Result<T, String> {
     match timeout(CALL_TIMEOUT, call).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(reason)) => Err(chain(&*reason)),
@@ -159,7 +153,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn failed(reason: &str) -> Answer {
+pub(super) fn failed(reason: &str) -> Answer {
     error(StatusCode::INTERNAL_SERVER_ERROR, reason)
 }
 
@@ -170,8 +164,7 @@ fn conflict() -> Answer {
 /// The largest value that Consul takes by default.
 const VALUE_MAX: usize = 512 * 1024;
 /// A byte may take six in JSON.
-const BODY_MAX: usize = 6 * VALUE_MAX + 4096;
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const BODY_MAX: usize = 6 * VALUE_MAX + 4096;
 /// For the store to answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 const MISTAKES_MAX: usize = 50;

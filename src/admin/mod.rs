@@ -6,13 +6,22 @@
 
 mod answer;
 mod api;
+mod body;
 mod colors;
+mod control;
+mod explain;
+mod history;
+mod hosts;
+mod input;
 mod json;
+mod live;
+mod login;
 mod manual;
 mod origin;
 mod pages;
 mod serve;
 mod stall;
+mod stats;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -20,8 +29,11 @@ mod views;
 
 use std::sync::Arc;
 
+pub use login::{Login, Refused};
 pub use serve::{serve, serve_connection};
-pub use views::{BoxError, BoxFuture, Change, Health, Override, Overrides, SourceView, StatusView, Views, Written};
+pub use views::{
+    BoxError, BoxFuture, Change, Health, Operations, Override, Overrides, SourceView, StatusView, Views, Written,
+};
 
 /// `ui.*`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +45,10 @@ pub struct Config {
     pub title: String,
     pub color: String,
     pub source_link: SourceLink,
+    /// `ui.hosts`: names that browsers may call us by, beside those that cannot be anybody else's. Set: no others at all.
+    pub hosts: Vec<String>,
+    /// `ui.auth`: the scheme of `proxy.auth` that lets people in.
+    pub auth: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +88,7 @@ pub struct State {
     views: Views,
     /// The last answer of `/api/routes`: large tables are put into words once, not once per reader.
     routes: tokio::sync::Mutex<api::RoutesCache>,
+    hub: live::Hub,
     /// A permit per open connection.
     connections: tokio::sync::Semaphore,
 }
@@ -83,6 +100,6 @@ impl State {
             path => format!("/{path}"),
         };
         let connections = tokio::sync::Semaphore::new(serve::CONNECTIONS_MAX);
-        Arc::new(Self { config, base, views, routes: Default::default(), connections })
+        Arc::new(Self { config, base, views, routes: Default::default(), hub: Default::default(), connections })
     }
 }

@@ -1,5 +1,6 @@
-//! The two pages and the files that they load. No build step, no inline script: the pages tell the script what it needs
-//! in `data-` attributes, and the script puts everything that comes from the API into the page as text.
+//! The page that shows everything, the files that it loads, and a plain page for those without JavaScript. No build step, no
+//! inline script: the page tells the script what it needs in `data-` attributes, and the script puts everything that comes
+//! from the API into the page as text.
 
 use std::borrow::Cow;
 
@@ -8,32 +9,71 @@ use http::header::{CACHE_CONTROL, HeaderValue};
 
 use super::answer::{Answer, error, text};
 use super::{Access, State, colors};
+use crate::route::Table;
 
-pub(super) fn routes(state: &State) -> Answer {
-    page(state, "routes", ROUTES, "")
+/// Paths below the base that are pages of the app, overrides aside.
+pub(super) const PAGES: &[&str] =
+    &["/routes", "/rejects", "/explain", "/certificates", "/consul", "/timeline", "/control", "/config"];
+
+pub(super) fn app(state: &State, suffix: &str) -> Answer {
+    text(HTML, with_values(state, PAGE, suffix))
 }
 
-/// The editor of one override. `suffix` is decoded.
-pub(super) fn manual(state: &State, suffix: &str) -> Answer {
-    page(state, "manual", MANUAL, suffix)
+/// The table without script, as far as a browser takes it.
+pub(super) async fn plain(state: &State) -> Answer {
+    let top = with_values(state, PLAIN, "");
+    let snapshot = state.views.table.load_full();
+    match tokio::task::spawn_blocking(move || top + &rows(&snapshot.table)).await {
+        Ok(html) => text(HTML, html),
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
+    }
 }
 
-/// A file of the pages. Names are those of a list; there is no directory behind them.
+fn rows(table: &Table) -> String {
+    let mut out = String::from("<table>\n<thead><tr>");
+    for name in ["Source", "Service", "Target", "Options", "Share"] {
+        out.push_str("<th scope=\"col\">");
+        out.push_str(name);
+        out.push_str("</th>");
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    let all = table.routes().flat_map(|route| route.targets.iter().map(move |target| (route, target)));
+    for (route, target) in all.take(PLAIN_ROWS) {
+        out.push_str("<tr>");
+        let share = format!("{:.2}%", target.share * 100.0);
+        let source = format!("{}{}", route.host, route.path);
+        for cell in [&*source, &*target.service, &*target.destination.text, &*target.options.text(), &*share] {
+            out.push_str("<td>");
+            escape(&mut out, cell);
+            out.push_str("</td>");
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table>\n</main>\n</body>\n</html>\n");
+    out
+}
+
+/// A file of the pages. Names are those of a list; there is no directory behind them. A version before the name keeps
+/// browsers from mixing files of two releases.
 pub(super) fn asset(name: &str) -> Answer {
-    let (content_type, content) = match name {
-        "app.js" => ("text/javascript; charset=utf-8", include_str!("assets/app.js")),
-        "style.css" => ("text/css; charset=utf-8", include_str!("assets/style.css")),
-        "logo.svg" => ("image/svg+xml", include_str!("assets/logo.svg")),
-        "logo.bw.svg" => ("image/svg+xml", include_str!("assets/logo.bw.svg")),
-        _ => return error(StatusCode::NOT_FOUND, "404 page not found"),
+    let name = match name.split_once('/') {
+        Some((version, name)) if version.starts_with('v') => name,
+        _ => name,
     };
-    let mut answer = text(content_type, content);
-    // The address carries the version.
+    let Some((_, content)) = FILES.iter().find(|(known, _)| *known == name) else {
+        return error(StatusCode::NOT_FOUND, "404 page not found");
+    };
+    let content_type = match name.rsplit_once('.') {
+        Some((_, "js")) => "text/javascript; charset=utf-8",
+        Some((_, "css")) => "text/css; charset=utf-8",
+        _ => "image/svg+xml",
+    };
+    let mut answer = text(content_type, *content);
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
     answer
 }
 
-fn page(state: &State, name: &str, main: &str, suffix: &str) -> Answer {
+fn with_values(state: &State, template: &str, suffix: &str) -> String {
     let config = &state.config;
     let link = &config.source_link;
     let title = match config.title.as_str() {
@@ -42,22 +82,14 @@ fn page(state: &State, name: &str, main: &str, suffix: &str) -> Answer {
     };
     let color = colors::classes(&config.color);
     let flag = |set: bool| if set { "true" } else { "" };
-    let value = |field: &str| -> &str {
+    fill(template, |field: &str| -> &str {
         match field {
-            "page" => name,
             "base" => &state.base,
             "title" => &title,
             "heading" => &config.title,
             "color" => &color,
             "version" => state.views.version,
             "suffix" => suffix,
-            "key" => {
-                if suffix.is_empty() {
-                    "default"
-                } else {
-                    suffix
-                }
-            }
             "writable" => flag(config.access == Access::ReadWrite),
             "link-enabled" => flag(link.enabled),
             "link-new-tab" => flag(link.new_tab),
@@ -66,9 +98,7 @@ fn page(state: &State, name: &str, main: &str, suffix: &str) -> Answer {
             "link-port" => &link.port,
             _ => "",
         }
-    };
-    let html = [FRAME_TOP, main, FRAME_END].map(|part| fill(part, value)).concat();
-    text("text/html; charset=utf-8", html)
+    })
 }
 
 /// Puts values, escaped, where the template says `{{name}}`.
@@ -98,10 +128,21 @@ fn escape(out: &mut String, text: &str) {
     }
 }
 
-const FRAME_TOP: &str = include_str!("assets/top.html");
-const ROUTES: &str = include_str!("assets/routes.html");
-const MANUAL: &str = include_str!("assets/manual.html");
-const FRAME_END: &str = "</body>\n</html>\n";
+macro_rules! files {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("assets/", $name)))),*]
+    };
+}
+
+const FILES: &[(&str, &str)] = files![
+    "app.js" "api.js" "certificates.js" "config.js" "consul.js" "control.js" "dom.js" "explain.js" "list.js" "live.js"
+    "manual.js" "rejects.js" "routes.js" "timeline.js" "style.css" "logo.svg" "logo.bw.svg"
+];
+const PAGE: &str = include_str!("assets/page.html");
+const PLAIN: &str = include_str!("assets/plain.html");
+const HTML: &str = "text/html; charset=utf-8";
+/// Beyond that browsers become slow; there is the text.
+const PLAIN_ROWS: usize = 10_000;
 
 #[cfg(test)]
 mod tests {
@@ -120,14 +161,12 @@ mod tests {
     #[test]
     fn templates_ask_only_for_what_there_is() {
         let known = [
-            "page",
             "base",
             "title",
             "heading",
             "color",
             "version",
             "suffix",
-            "key",
             "writable",
             "link-enabled",
             "link-new-tab",
@@ -136,7 +175,7 @@ mod tests {
             "link-port",
         ];
         let mut seen = 0;
-        for template in [FRAME_TOP, ROUTES, MANUAL] {
+        for template in [PAGE, PLAIN] {
             let mut rest = template;
             while let Some((_, after)) = rest.split_once("{{") {
                 let (name, after) = after.split_once("}}").expect("closed");
@@ -150,8 +189,8 @@ mod tests {
 
     #[test]
     fn nothing_comes_from_elsewhere_and_nothing_is_markup_by_accident() {
-        let script = include_str!("assets/app.js");
-        for file in [FRAME_TOP, ROUTES, MANUAL, script, include_str!("assets/style.css")] {
+        let files = FILES.iter().filter(|(name, _)| !name.ends_with(".svg")).map(|(_, content)| *content);
+        for file in files.chain([PAGE, PLAIN]) {
             for bad in [
                 "innerHTML",
                 "outerHTML",
@@ -168,5 +207,18 @@ mod tests {
             }
             assert!(!file.contains("<script>"), "inline script");
         }
+    }
+
+    #[test]
+    fn every_file_that_is_asked_for_is_there() {
+        let mut seen = 0;
+        for (name, content) in FILES.iter().filter(|(name, _)| name.ends_with(".js")) {
+            for part in content.split("\"./").skip(1) {
+                let wanted = part.split('"').next().unwrap_or_default();
+                assert!(FILES.iter().any(|(known, _)| *known == wanted), "{name} asks for {wanted}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 20, "{seen}");
     }
 }

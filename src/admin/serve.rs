@@ -1,6 +1,7 @@
 //! Connections: how many, how long, how large.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +29,8 @@ pub async fn serve(listener: TcpListener, state: Arc<State>, mut life: Watch) {
         };
         while connections.try_join_next().is_some() {}
         match accepted {
-            Ok((stream, _)) => {
-                connections.spawn(serve_connection(stream, state.clone(), life.clone()));
+            Ok((stream, client)) => {
+                connections.spawn(serve_connection(stream, Some(client.ip()), state.clone(), life.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "admin listener: cannot accept");
@@ -42,7 +43,8 @@ pub async fn serve(listener: TcpListener, state: Arc<State>, mut life: Watch) {
 }
 
 /// Serves one connection: of a socket, or with TLS already done. Ends as [`serve`] does.
-pub async fn serve_connection<IO>(io: IO, state: Arc<State>, mut life: Watch)
+/// `client`: who is at the other end.
+pub async fn serve_connection<IO>(io: IO, client: Option<IpAddr>, state: Arc<State>, mut life: Watch)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -54,9 +56,10 @@ where
     let or = |configured: Duration, default| if configured.is_zero() { default } else { configured };
     let (head, write) = (or(listen.read_timeout, HEAD_TIMEOUT), or(listen.write_timeout, WRITE_TIMEOUT));
 
+    let caller = Arc::new(answer::Caller { life: life.clone(), client });
     let service = service_fn(|request| {
-        let state = state.clone();
-        async move { Ok::<_, Infallible>(answer::answer(&state, request).await) }
+        let (state, caller) = (state.clone(), caller.clone());
+        async move { Ok::<_, Infallible>(answer::answer(&state, &caller, request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -72,6 +72,17 @@ pub(super) fn value<'q>(query: Option<&'q str>, key: &str) -> Option<&'q str> {
     query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, ""))).find(|(k, _)| *k == key).map(|(_, v)| v)
 }
 
+/// All values of a key of the query, as written.
+pub(super) fn values<'q>(query: Option<&'q str>, key: &'q str) -> impl Iterator<Item = &'q str> {
+    let pairs = query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.filter(move |(k, _)| *k == key).map(|(_, v)| v)
+}
+
+/// A value as forms mean it: `+` is a blank. What is no UTF-8 then is shown as such.
+pub(super) fn decoded(value: &str) -> String {
+    percent_decode_str(&value.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -142,5 +153,7 @@ mod tests {
             assert_eq!(has(query, "raw"), want, "{query:?}");
         }
         assert_eq!(value(Some("a=1&b=2&b=3"), "b"), Some("2"));
+        assert_eq!(values(Some("a=1&b=2&b=3&b"), "b").collect::<Vec<_>>(), ["2", "3", ""]);
+        assert_eq!(decoded("a+b%20c%2Bd%zz%ff"), "a b c+d%zz\u{fffd}");
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,9 +12,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+mod live;
+
 use super::*;
 use crate::life::{Life, Phase};
 use crate::listen;
+use crate::metrics::{Metrics, Shard};
+use crate::registry::{Disabled, Past, Preview};
 use crate::route::{Builder, LiveTable, Origin, Reject, Settings, Snapshot, parse_text};
 
 // --- vocabulary
@@ -25,6 +29,7 @@ struct Admin {
     life: Life,
     task: JoinHandle<()>,
     world: Arc<World>,
+    metrics: Metrics,
 }
 
 /// What the views show.
@@ -37,6 +42,10 @@ struct World {
     keys: Mutex<BTreeMap<String, (String, u64)>>,
     version: Mutex<u64>,
     broken: AtomicBool,
+    draining: AtomicBool,
+    level: Mutex<String>,
+    reloads: AtomicUsize,
+    disabled: Mutex<Vec<Disabled>>,
 }
 
 impl Overrides for World {
@@ -67,6 +76,86 @@ impl Overrides for World {
             })
         })
     }
+
+    fn history<'a>(&'a self, suffix: &'a str) -> BoxFuture<'a, Result<Vec<Past>, BoxError>> {
+        Box::pin(async move { self.works(|| vec![Past { id: format!("7{suffix}"), at: 1500 }]) })
+    }
+
+    fn past<'a>(&'a self, _: &'a str, id: &'a str) -> BoxFuture<'a, Result<String, BoxError>> {
+        Box::pin(async move { self.works(|| format!("was {id}")) })
+    }
+
+    fn preview<'a>(&'a self, suffix: &'a str, value: &'a str) -> BoxFuture<'a, Result<Option<Preview>, BoxError>> {
+        Box::pin(async move {
+            let lines = vec![format!("+ {suffix} {value}")];
+            self.works(|| Some(Preview { rejects: vec![], added: 1, removed: 0, lines }))
+        })
+    }
+}
+
+impl Operations for World {
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    fn drain(&self, on: bool) {
+        self.draining.store(on, Ordering::Relaxed);
+    }
+
+    fn log_level(&self) -> String {
+        self.level.lock().unwrap().clone()
+    }
+
+    fn set_log_level(&self, level: &str) -> Result<(), String> {
+        if level == "LOUD" {
+            return Err("no level".into());
+        }
+        *self.level.lock().unwrap() = level.into();
+        Ok(())
+    }
+
+    fn reload(&self) -> Result<(), String> {
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn disabled(&self) -> Vec<Disabled> {
+        self.disabled.lock().unwrap().clone()
+    }
+
+    fn disable(&self, entry: Disabled) -> BoxFuture<'_, Result<(), BoxError>> {
+        Box::pin(async { self.works(|| self.disabled.lock().unwrap().push(entry)) })
+    }
+
+    fn enable<'a>(&'a self, service: &'a str, instance: Option<&'a str>) -> BoxFuture<'a, Result<bool, BoxError>> {
+        Box::pin(async move {
+            self.works(|| {
+                let mut all = self.disabled.lock().unwrap();
+                let before = all.len();
+                all.retain(|one| one.service != service || one.instance.as_deref() != instance);
+                all.len() < before
+            })
+        })
+    }
+}
+
+/// Lets in whoever says the word.
+struct Word;
+
+impl Login for Word {
+    fn check<'a>(&'a self, headers: &'a http::HeaderMap) -> BoxFuture<'a, Result<(), Refused>> {
+        Box::pin(async {
+            match headers.get("authorization").map(|value| value.as_bytes()) {
+                Some(b"word") => Ok(()),
+                Some(_) => Err(Refused::Unavailable),
+                None => Err(Refused::Unauthorized(vec![http::HeaderValue::from_static("Basic realm=\"x\"")])),
+            }
+        })
+    }
 }
 
 impl World {
@@ -88,7 +177,7 @@ impl World {
         assert_eq!(parsed.rejects, []);
         let mut builder = Builder::new(Settings::default());
         builder.manual(parsed.entries);
-        self.table.store(Snapshot { table: builder.build().table, page: "".into() });
+        self.table.store(Snapshot { table: builder.build().table, page: "".into(), ..Snapshot::default() });
     }
 }
 
@@ -105,6 +194,7 @@ fn config(access: Access, path: &str) -> Config {
             proxy_header_timeout: Duration::ZERO,
             proxy_trusted: Vec::new(),
             half_close: false,
+            redirect: None,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,
@@ -122,6 +212,22 @@ fn config(access: Access, path: &str) -> Config {
             host: String::new(),
             port: String::new(),
         },
+        hosts: Vec::new(),
+        auth: None,
+    }
+}
+
+fn counting() -> crate::metrics::Config {
+    crate::metrics::Config {
+        targets: vec![],
+        prefix: String::new(),
+        names: String::new(),
+        interval: Duration::from_secs(30),
+        addresses: Default::default(),
+        circonus_url: String::new(),
+        prometheus_subsystem: String::new(),
+        prometheus_path: "/metrics".into(),
+        prometheus_buckets: vec![0.01, 0.1],
     }
 }
 
@@ -131,6 +237,7 @@ async fn start(access: Access, path: &str) -> Admin {
 
 async fn start_with(config: Config, overrides: bool) -> Admin {
     let world = Arc::new(World::default());
+    let metrics = Metrics::watched(&counting(), 1);
     let seen = |world: &Arc<World>| world.clone();
     let (a, b, c) = (seen(&world), seen(&world), seen(&world));
     let views = Views {
@@ -143,13 +250,17 @@ async fn start_with(config: Config, overrides: bool) -> Admin {
         }),
         overrides: if overrides { Some(world.clone()) } else { None },
         config_json: r#"{"UI":{"Title":"<t>&"},"Buckets":[0.005,10],"Peers":null,"Map":{}}"#.into(),
+        effective_json: r#"[{"key":"ui.title","value":"<t>","source":"default"}]"#.into(),
+        metrics: Some(metrics.clone()),
+        operations: world.clone(),
+        login: config.auth.is_some().then(|| -> Arc<dyn Login> { Arc::new(Word) }),
         version: "1.2.3",
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let life = Life::new();
     let task = tokio::spawn(serve(listener, State::new(config, views), life.watch()));
-    Admin { address, life, task, world }
+    Admin { address, life, task, world, metrics }
 }
 
 #[derive(Debug)]
@@ -321,7 +432,7 @@ async fn everything_but_health_is_below_the_base_path() {
             for part in body.split(['"', '\'']).filter(|part| part.starts_with('/')) {
                 assert!(part.starts_with("/lb") || part == "/x", "{page} refers to {part}");
             }
-            assert!(body.contains("\"/lb/assets/app.js"), "{body}");
+            assert!(body.contains("\"/lb/assets/v1.2.3/app.js"), "{body}");
         }
     }
 }
@@ -473,18 +584,37 @@ async fn status_to_the_letter() {
     let admin = start(Access::ReadOnly, "").await;
     *admin.world.status.lock().unwrap() = StatusView {
         sources: vec![
-            SourceView { name: "consul services".into(), error: None, age: Some(Duration::from_millis(1500)) },
-            SourceView { name: "consul kv".into(), error: Some("<refused>".into()), age: None },
+            SourceView {
+                name: "consul services".into(),
+                age: Some(Duration::from_millis(1500)),
+                ..SourceView::default()
+            },
+            SourceView {
+                name: "consul kv".into(),
+                error: Some("<refused>".into()),
+                failures: 2,
+                ..SourceView::default()
+            },
         ],
         table_age: Some(Duration::from_micros(61_000_400)),
+        contact: Some((Duration::from_millis(20), true)),
         lag: None,
-        changes: vec![Change { at: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123), lines: vec!["+ x".into()] }],
+        changes: vec![Change {
+            at: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
+            cause: "service x".into(),
+            added: 1,
+            removed: 0,
+            lines: vec!["+ x".into()],
+        }],
+        ..StatusView::default()
     };
     *admin.world.unready.lock().unwrap() = Some("no table yet".into());
     let want = concat!(
-        r#"{"version":"1.2.3","ready":false,"reason":"no table yet","table":{"routes":0,"targets":0,"age":61,"lag":null},"#,
-        r#""sources":[{"name":"consul services","up":true,"age":1.5},{"name":"consul kv","up":false,"age":null,"error":"\u003crefused\u003e"}],"#,
-        r#""changes":[{"at":1700000000.123,"lines":["+ x"]}]}"#,
+        r#"{"version":"1.2.3","ready":false,"reason":"no table yet","table":{"routes":0,"targets":0,"age":61,"lag":null,"#,
+        r#""build":null,"builds":0,"rejects":0,"services":0,"instances":0},"consul":{"known_leader":true,"last_contact":0.02},"#,
+        r#""sources":[{"name":"consul services","up":true,"age":1.5,"index":0,"failures":0},"#,
+        r#"{"name":"consul kv","up":false,"age":null,"index":0,"failures":2,"error":"\u003crefused\u003e"}],"#,
+        r#""changes":[{"at":1700000000.123,"cause":"service x","added":1,"removed":0,"lines":["+ x"]}]}"#,
     );
     assert_eq!(admin.get("/api/status").await.body, want);
 }

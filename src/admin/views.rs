@@ -5,6 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::login::Login;
+use crate::metrics::Metrics;
+use crate::registry::{Disabled, Past, Preview};
 use crate::route::{LiveTable, Reject};
 
 /// Windows into the other parts. All of them answer at once, except [`Overrides`].
@@ -18,6 +21,13 @@ pub struct Views {
     pub overrides: Option<Arc<dyn Overrides>>,
     /// `/api/config` as compact JSON, secrets masked.
     pub config_json: Arc<str>,
+    /// `/api/config/effective`: every option with its value and where that comes from, secrets masked.
+    pub effective_json: Arc<str>,
+    /// `None`: there is nothing to show live.
+    pub metrics: Option<Metrics>,
+    pub operations: Arc<dyn Operations>,
+    /// `None`: everybody is let in.
+    pub login: Option<Arc<dyn Login>>,
     pub version: &'static str,
 }
 
@@ -37,6 +47,15 @@ pub struct StatusView {
     pub table_age: Option<Duration>,
     /// From the news to the table that holds it, last time.
     pub lag: Option<Duration>,
+    /// Tables so far.
+    pub builds: u64,
+    /// How long the last one took to build.
+    pub build: Duration,
+    /// Services and instances with routes.
+    pub services: usize,
+    pub instances: usize,
+    /// What Consul says about its leader: how long ago the server that answered had heard of it, and whether there is one.
+    pub contact: Option<(Duration, bool)>,
     /// The last changes of the table, newest first.
     pub changes: Vec<Change>,
 }
@@ -49,13 +68,23 @@ pub struct SourceView {
     pub error: Option<String>,
     /// Since its last answer; `None`: it has not answered yet.
     pub age: Option<Duration>,
+    /// `X-Consul-Index`; 0: none.
+    pub index: u64,
+    /// In a row; 0: all is well.
+    pub failures: u64,
+    /// Something that is no failure, but should be known.
+    pub warning: Option<String>,
 }
 
 /// A change of the table.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub at: SystemTime,
-    /// `- old` and `+ new`
+    /// What it came from, in a few words.
+    pub cause: String,
+    pub added: usize,
+    pub removed: usize,
+    /// `- old` and `+ new`, the first few.
     pub lines: Vec<String>,
 }
 
@@ -71,6 +100,41 @@ pub trait Overrides: Send + Sync {
 
     /// Creates the key if it does not exist, else replaces it if it has this version.
     fn write<'a>(&'a self, suffix: &'a str, value: &'a str, version: u64) -> BoxFuture<'a, Result<Written, BoxError>>;
+
+    /// Texts that were written before, newest first.
+    fn history<'a>(&'a self, suffix: &'a str) -> BoxFuture<'a, Result<Vec<Past>, BoxError>>;
+
+    /// One of them; empty if there is none.
+    fn past<'a>(&'a self, suffix: &'a str, id: &'a str) -> BoxFuture<'a, Result<String, BoxError>>;
+
+    /// What would change with this text. `None`: there is no table yet.
+    fn preview<'a>(&'a self, suffix: &'a str, value: &'a str) -> BoxFuture<'a, Result<Option<Preview>, BoxError>>;
+}
+
+/// What can be changed while we run.
+pub trait Operations: Send + Sync {
+    fn is_draining(&self) -> bool;
+
+    /// While draining, `/health` says so, and whoever checks it sends its clients elsewhere. Everything is still served.
+    fn drain(&self, on: bool);
+
+    fn log_level(&self) -> String;
+
+    /// The error names the levels.
+    fn set_log_level(&self, level: &str) -> Result<(), String>;
+
+    /// As SIGHUP.
+    fn reload(&self) -> Result<(), String>;
+
+    /// Whether other processes see what is disabled here.
+    fn is_shared(&self) -> bool;
+
+    fn disabled(&self) -> Vec<Disabled>;
+
+    fn disable(&self, entry: Disabled) -> BoxFuture<'_, Result<(), BoxError>>;
+
+    /// `false`: it was not disabled.
+    fn enable<'a>(&'a self, service: &'a str, instance: Option<&'a str>) -> BoxFuture<'a, Result<bool, BoxError>>;
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

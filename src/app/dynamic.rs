@@ -43,7 +43,8 @@ impl Dynamic {
 
     fn bind(&self, port: u16, workers: usize) -> Result<Vec<std::net::TcpListener>, Error> {
         let config = listen::Config { addr: format!("{}:{port}", self.host), ..self.config.clone() };
-        listen::bind(&config, workers)?.open()
+        // What a service manager opens is known at start.
+        listen::bind(&config, workers, &mut listen::Inherited::default())?.open()
     }
 }
 

@@ -36,6 +36,20 @@ pub(super) type Sources = HashMap<String, Arc<cert::Source>>;
 impl Edge {
     /// Fails if the settings of the listener leave no TLS that could be spoken.
     pub(super) fn new(config: listen::Config, sources: &Sources) -> anyhow::Result<Self> {
+        let protocols = alpn(config.proto);
+        Self::speaking(config, sources, protocols)
+    }
+
+    /// For pages, which speak HTTP/1.1 only.
+    pub(super) fn of_pages(config: listen::Config, sources: &Sources) -> anyhow::Result<Self> {
+        Self::speaking(config, sources, &[b"http/1.1"])
+    }
+
+    fn speaking(
+        config: listen::Config,
+        sources: &Sources,
+        protocols: &'static [&'static [u8]],
+    ) -> anyhow::Result<Self> {
         let source = config.cert_source.as_ref().and_then(|name| sources.get(name));
         let tls = match (&config.cert_source, source) {
             (None, _) => None,
@@ -43,7 +57,7 @@ impl Edge {
             (Some(name), None) => anyhow::bail!("listener {}: there is no certificate source {name:?}", config.addr),
             (Some(_), Some(source)) => {
                 let clients = source.authorities().map(|authorities| Clients { authorities, demand: Demand::Required });
-                let (acceptor, warnings) = Acceptor::new(&config, source.store(), clients, alpn(config.proto))
+                let (acceptor, warnings) = Acceptor::new(&config, source.store(), clients, protocols)
                     .map_err(|error| anyhow::anyhow!("listener {}: {error}", config.addr))?;
                 for warning in warnings {
                     tracing::warn!("listener {}: {warning}", config.addr);
@@ -61,6 +75,7 @@ impl Edge {
             write_timeout: config.write_timeout,
             idle_timeout: if config.idle_timeout.is_zero() { config.read_timeout } else { config.idle_timeout },
             half_close: config.half_close,
+            redirect: config.redirect,
             misdirected: self.tls.clone().map(|tls| -> http::Misdirected {
                 Rc::new(move |server_name, authority| tls.store().is_misdirected(server_name, authority))
             }),

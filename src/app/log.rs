@@ -49,6 +49,11 @@ impl Handle {
         _ = self.gate.reload(Gate { level });
     }
 
+    /// What is shown now.
+    pub fn level(&self) -> Level {
+        self.gate.with_current(|gate| gate.level).unwrap_or_default()
+    }
+
     /// Waits until everything said so far is written, `limit` at most. To be called before the process ends.
     pub fn flush(&self, limit: Duration) {
         self.queue.flush(limit);

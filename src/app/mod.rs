@@ -4,13 +4,17 @@ pub mod dev;
 mod dynamic;
 mod edge;
 pub mod log;
+mod login;
+mod operations;
 mod pages;
 mod publish;
 mod root;
 mod signals;
 mod tcp;
 mod tcp_log;
+mod user;
 mod views;
+mod watchdog;
 mod worker;
 
 use std::future::{Future as _, poll_fn};
@@ -29,13 +33,14 @@ use self::dynamic::{Doors, Dynamic};
 use self::edge::{Edge, Sources};
 use self::publish::Publisher;
 use self::signals::Signals;
+use self::watchdog::Pulses;
 use self::worker::{Setup, Socket, Sockets};
 use crate::access_log;
 use crate::auth::Auth;
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::fetch;
-use crate::life::{Life, Phase, Watch};
+use crate::life::{Life, Notify, Phase, Watch};
 use crate::listen::{self, Bound, Proto};
 use crate::metrics::Metrics;
 use crate::proxy::udp;
@@ -59,25 +64,37 @@ pub struct App {
     /// One socket per worker each.
     datagrams: Vec<(listen::Config, Vec<UdpSocket>)>,
     admin: Option<Bound>,
+    /// To change its level while we run.
+    log: Option<log::Handle>,
 }
 
 impl App {
     /// Binds every socket, without listening: what cannot be had fails here, before anybody hears of us.
     pub fn bind(config: Config) -> anyhow::Result<Self> {
-        let metrics = Metrics::new(&config.metrics, config.workers);
+        // The pages show what is counted, exporter or not.
+        let watched = config.admin.as_ref().is_some_and(|admin| admin.access != crate::admin::Access::Closed);
+        let metrics = if watched { Metrics::watched } else { Metrics::new }(&config.metrics, config.workers);
+        let mut inherited = listen::Inherited::from_env();
         let of = |proto| config.listeners.iter().filter(move |listener| listener.proto == proto);
         let dynamic = of(Proto::TcpDynamic).cloned().collect();
         let datagrams = of(Proto::Udp)
-            .map(|listener| Ok((listener.clone(), listen::bind_udp(listener, config.workers)?)))
+            .map(|listener| Ok((listener.clone(), listen::bind_udp(listener, config.workers, &mut inherited)?)))
             .collect::<Result<_, listen::Error>>()?;
-        let access_log = start_access_log(&config)?;
         let listeners = config
             .listeners
             .iter()
             .filter(|listener| !matches!(listener.proto, Proto::TcpDynamic | Proto::Udp))
-            .map(|listener| listen::bind(listener, if is_data_plane(listener) { config.workers } else { 1 }))
+            .map(|listener| {
+                let workers = if is_data_plane(listener) { config.workers } else { 1 };
+                listen::bind(listener, workers, &mut inherited)
+            })
             .collect::<Result<_, _>>()?;
-        let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1)).transpose().context("ui")?;
+        let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1, &mut inherited));
+        let admin = admin.transpose().context("ui")?;
+        inherited.done();
+        user::become_user(&config.user)?;
+        // By whoever will put it aside and open it again.
+        let access_log = start_access_log(&config)?;
         Ok(Self {
             config,
             live: Arc::default(),
@@ -88,12 +105,20 @@ impl App {
             dynamic,
             datagrams,
             admin,
+            log: None,
         })
+    }
+
+    /// Lets the admin API change the level of this log.
+    pub fn with_log(self, log: &log::Handle) -> Self {
+        Self { log: Some(log.clone()), ..self }
     }
 
     /// Runs until a signal ends it. `Ok` is a clean end.
     pub async fn run(self) -> anyhow::Result<()> {
-        let mut signals = Signals::new(self.access_log.clone()).context("cannot listen to signals")?;
+        let notify = Notify::from_env();
+        let signals = Signals::new(self.access_log.clone(), notify.clone());
+        let mut signals = signals.context("cannot listen to signals")?;
         tokio::spawn(root::remind(self.config.insecure));
         let mut sources = Sources::new();
         for source in &self.config.cert_sources {
@@ -102,7 +127,7 @@ impl App {
         let auth = Auth::start(&self.config.auth, &self.life.watch())?;
         let listeners: Vec<_> =
             self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
-        let admin: Option<_> = self.admin.map(|bound| with_edge(bound, &sources)).transpose().context("ui")?;
+        let admin: Option<_> = self.admin.map(|bound| with_pages(bound, &sources)).transpose().context("ui")?;
         let edges = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
         let dynamic = self.dynamic.into_iter().map(|config| Dynamic::new(config, &sources));
         let dynamic = dynamic.collect::<Result<Vec<_>, _>>()?;
@@ -118,7 +143,15 @@ impl App {
             tokio::spawn(watch_access_log(log.clone()));
         }
         if let (Some((bound, edge)), Some(admin)) = (admin, &config.admin) {
-            let state = views::state(admin, &config, &live, &registry, &life.watch());
+            let parts = views::Parts {
+                live: live.clone(),
+                registry: registry.clone(),
+                metrics: metrics.clone(),
+                auth: auth.clone(),
+                log: self.log.clone(),
+                life: life.watch(),
+            };
+            let state = views::state(admin, &config, parts);
             tracing::info!("Admin server access mode {:?}", admin.access.name());
             tracing::info!("Admin server listening on {:?}", bound.config.addr);
             pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;
@@ -127,6 +160,7 @@ impl App {
         // Takes a moment, and must not take it from a worker.
         tokio::task::spawn_blocking(upstream::prepare);
         tracing::info!("Waiting for first routing table");
+        notify.status("waiting for the first routing table");
         tokio::select! {
             () = registry.ready() => {}
             signal = signals.end() => {
@@ -143,12 +177,17 @@ impl App {
             metrics,
             access_log: access_log.clone(),
             life: life.watch(),
+            pulses: Pulses::new(&notify, config.workers),
         };
         let (mut workers, doors) = open(config.workers, listeners, self.datagrams, &setup)?;
         for listener in dynamic {
             listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
         }
         life.advance(Phase::Serving);
+        notify.ready();
+        if let Some(pulses) = setup.pulses.clone() {
+            tokio::spawn(pulses.tell(notify.clone(), life.watch()));
+        }
         registry.announce().await;
         let signal = tokio::select! {
             signal = signals.end() => signal,
@@ -160,6 +199,7 @@ impl App {
             }
         };
         tracing::info!("Caught {signal}. Exiting");
+        notify.stopping();
         tokio::select! {
             () = shut_down(&config.life, &registry, &life, workers) => tracing::info!("Down"),
             signal = signals.end() => tracing::warn!("Caught {signal} again. Exiting at once"),
@@ -189,7 +229,7 @@ pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) 
     }
     let run = || {
         let control = control_runtime()?;
-        let result = App::bind(config).and_then(|app| control.block_on(app.run()));
+        let result = App::bind(config).and_then(|app| control.block_on(app.with_log(log).run()));
         // Whatever still waits for Consul does not hold up the end.
         control.shutdown_background();
         result
@@ -247,6 +287,11 @@ async fn watch_access_log(log: access_log::Log) {
     }
 }
 
+/// Words that may stand in the first place of the command line.
+pub fn subcommands() -> Vec<&'static str> {
+    crate::command::COMMANDS.iter().map(|command| command.name).chain(["dev"]).collect()
+}
+
 fn control_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(CONTROL_THREADS)
@@ -292,6 +337,11 @@ fn is_data_plane(listener: &listen::Config) -> bool {
 
 fn with_edge(bound: Bound, sources: &Sources) -> anyhow::Result<(Bound, Arc<Edge>)> {
     let edge = Arc::new(Edge::new(bound.config.clone(), sources)?);
+    Ok((bound, edge))
+}
+
+fn with_pages(bound: Bound, sources: &Sources) -> anyhow::Result<(Bound, Arc<Edge>)> {
+    let edge = Arc::new(Edge::of_pages(bound.config.clone(), sources)?);
     Ok((bound, edge))
 }
 
@@ -375,8 +425,6 @@ async fn shut_down(
     }
 }
 
-/// Words that may stand in the first place of the command line.
-pub const SUBCOMMANDS: &[&str] = &["dev"];
 /// Watches, admin, metrics: mostly waiting.
 const CONTROL_THREADS: usize = 2;
 const PUBLISH_HANDSHAKES: Duration = Duration::from_secs(5);

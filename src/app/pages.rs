@@ -22,8 +22,8 @@ pub(super) fn admin(bound: Bound, edge: &Arc<Edge>, state: &Arc<admin::State>, l
     accept(bound, life, move |stream, remote| {
         let (edge, state, life) = (edge.clone(), state.clone(), of_connections.clone());
         tokio::spawn(async move {
-            if let Some((stream, _)) = edge.admit(stream, remote).await {
-                admin::serve_connection(stream, state, life).await;
+            if let Some((stream, peer)) = edge.admit(stream, remote).await {
+                admin::serve_connection(stream, Some(peer.remote.ip()), state, life).await;
             }
         });
     })

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 use crate::registry::Publish;
-use crate::route::{LiveTable, Route, Snapshot, Table};
+use crate::route::{ErrorPages, LiveTable, Route, Snapshot, Table};
 use crate::upstream::Directory;
 
 /// Hangs state on what is new in a table, then swaps it in.
@@ -14,12 +14,18 @@ pub(super) struct Publisher {
     live: Arc<LiveTable>,
     /// Only ever taken by the control plane.
     directory: Mutex<Directory>,
+    error_pages: Mutex<Arc<ErrorPages>>,
     changed: watch::Sender<()>,
 }
 
 impl Publisher {
     pub(super) fn new(live: Arc<LiveTable>, metrics: Metrics) -> Self {
-        Self { live, directory: Mutex::new(Directory::new(metrics)), changed: watch::Sender::new(()) }
+        Self {
+            live,
+            directory: Mutex::new(Directory::new(metrics)),
+            error_pages: Mutex::default(),
+            changed: watch::Sender::new(()),
+        }
     }
 }
 
@@ -35,8 +41,13 @@ impl Publish for Publisher {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).attach(fresh.iter().map(|route| &**route));
     }
 
+    fn error_pages(&self, pages: Arc<ErrorPages>) {
+        *self.error_pages.lock().unwrap_or_else(PoisonError::into_inner) = pages;
+    }
+
     fn publish(&self, table: Arc<Table>, page: Arc<str>) {
-        self.live.store(Snapshot { table, page });
+        let error_pages = self.error_pages.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.live.store(Snapshot { table, page, error_pages });
         self.changed.send_replace(());
     }
 }

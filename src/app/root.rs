@@ -15,8 +15,9 @@ pub(super) async fn remind(insecure: bool) {
             tracing::warn!("Running as root, as -insecure says");
         } else {
             tracing::warn!(
-                "Running as root. Ports below 1024 need no more than the capability CAP_NET_BIND_SERVICE; if root is meant, \
-                 say so with -insecure"
+                "Running as root. Set runtime.user to give that up once the ports are bound, or start as another user with the \
+                 capability CAP_NET_BIND_SERVICE (systemd: AmbientCapabilities=, else setcap cap_net_bind_service=+ep); if \
+                 root is meant, say so with -insecure"
             );
         }
         tokio::time::sleep(HOUR).await;

@@ -6,6 +6,7 @@ use std::io;
 use tokio::signal::unix::{self, SignalKind};
 
 use crate::access_log::{Log, Target};
+use crate::life::Notify;
 
 /// A signal that asks for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +29,17 @@ pub(super) struct Signals {
     interrupt: unix::Signal,
     hang_up: unix::Signal,
     access_log: Option<Log>,
+    notify: Notify,
 }
 
 impl Signals {
-    pub(super) fn new(access_log: Option<Log>) -> io::Result<Self> {
+    pub(super) fn new(access_log: Option<Log>, notify: Notify) -> io::Result<Self> {
         Ok(Self {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
             hang_up: unix::signal(SignalKind::hangup())?,
             access_log,
+            notify,
         })
     }
 
@@ -52,6 +55,7 @@ impl Signals {
     }
 
     fn hung_up(&self) {
+        self.notify.reloading();
         match &self.access_log {
             Some(log) if matches!(log.target(), Target::File(_)) => {
                 tracing::info!("Caught SIGHUP. Opening the access log again");
@@ -59,5 +63,6 @@ impl Signals {
             }
             _ => tracing::info!("Caught SIGHUP. Ignoring"),
         }
+        self.notify.ready();
     }
 }

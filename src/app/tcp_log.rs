@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::access_log::{Line, Logger, Outcome, Upstream};
+use crate::access_log::{Line, Logger, Outcome, Tls, Upstream};
 use crate::proxy::tcp::{Ended, Family, Hook, Reason};
 
 /// Writes a line for each connection, if the log is for everything.
@@ -15,6 +15,12 @@ pub(super) fn hook(logger: Logger) -> Option<Hook> {
         logger.write(&Line {
             host: ended.server_name.unwrap_or_default().as_bytes(),
             sent_host: ended.server_name.unwrap_or_default().as_bytes(),
+            tls: ended.tls.map(|tls| Tls {
+                version: tls.version,
+                cipher: tls.cipher,
+                server_name: tls.server_name.as_deref().unwrap_or_default(),
+                client: tls.client.as_deref().map_or("", |client| client.subject.as_str()),
+            }),
             sent: ended.from_target,
             received: Some(ended.from_client),
             outcome: match ended.reason {

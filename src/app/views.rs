@@ -3,90 +3,141 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::VERSION;
+use super::login::Gate;
+use super::operations::{Draining, Switchboard};
+use super::{VERSION, log};
 use crate::admin::{
-    BoxError, BoxFuture, Change, Health, Override, Overrides, SourceView, State, StatusView, Views, Written,
+    BoxError, BoxFuture, Change, Health, Login, Override, Overrides, SourceView, State, StatusView, Views, Written,
 };
+use crate::auth::Auth;
 use crate::config::Config;
 use crate::life::{Phase, Watch};
+use crate::metrics::Metrics;
 use crate::registry::{self, Registry};
 use crate::route::LiveTable;
 
+/// What the views look into.
+pub(super) struct Parts {
+    pub(super) live: Arc<LiveTable>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) metrics: Metrics,
+    pub(super) auth: Arc<Auth>,
+    pub(super) log: Option<log::Handle>,
+    pub(super) life: Watch,
+}
+
 /// The state of the admin listener.
-pub(super) fn state(
-    admin: &crate::admin::Config,
-    config: &Config,
-    live: &Arc<LiveTable>,
-    registry: &Arc<Registry>,
-    life: &Watch,
-) -> Arc<State> {
-    let (of_rejects, of_status, life) = (registry.clone(), registry.clone(), life.clone());
+pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts) -> Arc<State> {
+    let Parts { live, registry, metrics, auth, log, life } = parts;
+    let (of_rejects, of_status) = (registry.clone(), registry.clone());
     let has_overrides = matches!(config.registry.backend, registry::Backend::Consul(_));
-    let overrides: Option<Arc<dyn Overrides>> =
-        if has_overrides { Some(Arc::new(Store(registry.overrides()))) } else { None };
+    let overrides: Option<Arc<dyn Overrides>> = if has_overrides {
+        Some(Arc::new(Store { keys: registry.overrides(), registry: registry.clone() }))
+    } else {
+        None
+    };
+    let draining = Draining::default();
+    let operations = Switchboard { draining: draining.clone(), log, control: registry.control() };
+    let login = admin.auth.clone().map(|scheme| -> Arc<dyn Login> { Arc::new(Gate { auth, scheme }) });
     let views = Views {
-        table: live.clone(),
+        table: live,
         rejects: Arc::new(move || of_rejects.status().table.rejects.to_vec()),
-        status: Arc::new(move || status(&of_status.status())),
-        health: Arc::new(move || health(life.phase())),
+        status: Arc::new(move || status(&of_status)),
+        health: Arc::new(move || health(life.phase(), &draining)),
         overrides,
         config_json: config.json.as_str().into(),
+        effective_json: serde_json::to_string(&config.effective).unwrap_or_default().into(),
+        metrics: Some(metrics),
+        operations: Arc::new(operations),
+        login,
         version: VERSION,
     };
     State::new(admin.clone(), views)
 }
 
-fn health(phase: Phase) -> Health {
+fn health(phase: Phase, draining: &Draining) -> Health {
     match phase {
         Phase::Starting => Health::Unready("waiting for the first routing table".into()),
+        Phase::Serving if draining.is_on() => Health::Unready("draining".into()),
         Phase::Serving => Health::Ready,
         Phase::Leaving | Phase::Closing | Phase::Ended => Health::Unready("shutting down".into()),
     }
 }
 
-fn status(status: &registry::Status) -> StatusView {
+fn status(registry: &Registry) -> StatusView {
+    let status = registry.status();
     let now = SystemTime::now();
     let since = |then: SystemTime| now.duration_since(then).unwrap_or_default();
+    let millis = |millis: f64| Duration::try_from_secs_f64(millis / 1e3).unwrap_or_default();
     let sources = status.sources.iter().map(|source| SourceView {
         name: source.name.to_owned(),
-        error: source.last_error.clone(),
+        error: source.last_error.clone().filter(|_| source.failures > 0),
         age: source.age_ms.map(Duration::from_millis),
+        index: source.index,
+        failures: source.failures,
+        warning: source.warning.clone(),
     });
-    let changes = status
-        .table
-        .changes
-        .iter()
-        .rev()
-        .map(|change| Change { at: change.at.unwrap_or(SystemTime::UNIX_EPOCH), lines: change.lines.clone() });
+    let table = &status.table;
+    let changes = table.changes.iter().rev().map(|change| Change {
+        at: change.at.unwrap_or(SystemTime::UNIX_EPOCH),
+        cause: change.cause.clone(),
+        added: change.added,
+        removed: change.removed,
+        lines: change.lines.clone(),
+    });
     StatusView {
         sources: sources.collect(),
-        table_age: status.table.built.map(since),
-        lag: None,
+        table_age: table.built.map(since),
+        lag: table.lag_ms.map(millis),
+        builds: table.builds,
+        build: millis(table.build_ms),
+        services: table.services,
+        instances: table.instances,
+        contact: registry.contact().map(|contact| (contact.last, contact.known_leader)),
         changes: changes.collect(),
     }
 }
 
 /// The KV store behind the override pages.
-struct Store(registry::Overrides);
+struct Store {
+    keys: registry::Overrides,
+    registry: Arc<Registry>,
+}
 
 impl Overrides for Store {
     fn paths(&self) -> BoxFuture<'_, Result<Vec<String>, BoxError>> {
-        Box::pin(async { Ok(self.0.paths().await?.unwrap_or_default()) })
+        Box::pin(async { Ok(self.keys.paths().await?.unwrap_or_default()) })
     }
 
     fn read<'a>(&'a self, suffix: &'a str) -> BoxFuture<'a, Result<Override, BoxError>> {
         Box::pin(async {
-            let read = self.0.read(suffix).await?;
+            let read = self.keys.read(suffix).await?;
             Ok(Override { value: read.value, version: read.version })
         })
     }
 
     fn write<'a>(&'a self, suffix: &'a str, value: &'a str, version: u64) -> BoxFuture<'a, Result<Written, BoxError>> {
         Box::pin(async move {
-            Ok(match self.0.write(suffix, value, version).await? {
+            Ok(match self.keys.write(suffix, value, version).await? {
                 registry::Written::Done => Written::Done,
                 registry::Written::Mismatch => Written::Conflict,
             })
         })
+    }
+
+    fn history<'a>(&'a self, suffix: &'a str) -> BoxFuture<'a, Result<Vec<registry::Past>, BoxError>> {
+        Box::pin(async move { Ok(self.keys.history(suffix).await?) })
+    }
+
+    fn past<'a>(&'a self, suffix: &'a str, id: &'a str) -> BoxFuture<'a, Result<String, BoxError>> {
+        Box::pin(async move { Ok(self.keys.past(suffix, id).await?) })
+    }
+
+    fn preview<'a>(
+        &'a self,
+        suffix: &'a str,
+        value: &'a str,
+    ) -> BoxFuture<'a, Result<Option<registry::Preview>, BoxError>> {
+        Box::pin(async move { Ok(self.registry.preview(suffix, value).await?) })
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::edge::Edge;
 use super::tcp::{self as raw, Opened};
+use super::watchdog::Pulses;
 use crate::access_log;
 use crate::auth::Auth;
 use crate::life::{Phase, Watch};
@@ -31,6 +32,8 @@ pub(super) struct Setup {
     pub(super) metrics: Metrics,
     pub(super) access_log: Option<access_log::Log>,
     pub(super) life: Watch,
+    /// For whoever watches over us.
+    pub(super) pulses: Option<Arc<Pulses>>,
 }
 
 /// A socket of one worker, and what happens to its connections before HTTP.
@@ -71,7 +74,8 @@ pub(super) fn start(
 }
 
 async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::UnboundedReceiver<Socket>) {
-    let Setup { live, proxy, auth, upstream, metrics, access_log, life } = setup;
+    let Setup { live, proxy, auth, upstream, metrics, access_log, life, pulses } = setup;
+    let beat = pulses.map(|pulses| tokio::task::spawn_local(pulses.beat(shard.0)));
     let pools = Pools::new(upstream);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
     let strategy = proxy.strategy;
@@ -79,8 +83,10 @@ async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::Unbou
     let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, hook);
     let logger = access_log.map(|log| log.logger());
     let proxies = Proxies {
-        http: Rc::new(http::Worker::new(live, proxy, auth, pools, metrics, shard, logger)),
+        http: Rc::new(http::Worker::new(live, proxy, auth, pools, metrics.clone(), shard, logger)),
         tcp: Rc::new(tcp),
+        metrics,
+        shard,
     };
     let open = Rc::new(Open::default());
     let start = |socket| {
@@ -116,6 +122,9 @@ async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::Unbou
         () = life.reached(Phase::Ended) => {}
     }
     sweep.abort();
+    if let Some(beat) = beat {
+        beat.abort();
+    }
 }
 
 /// What answers, whatever the listener.
@@ -123,6 +132,8 @@ async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::Unbou
 struct Proxies {
     http: Rc<http::Worker>,
     tcp: Rc<tcp::Worker>,
+    metrics: Metrics,
+    shard: Shard,
 }
 
 async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
@@ -146,7 +157,8 @@ async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
     };
     listen::accept_until(listener, end, move |stream, remote| {
         let (edge, settings, worker, life) = (edge.clone(), settings.clone(), proxies.http.clone(), life.clone());
-        let lease = open.clone().lease();
+        // Counted in the metrics, and waited for at the end.
+        let lease = (open.clone().lease(), proxies.metrics.connection(proxies.shard));
         if is_tcp {
             let place = place.clone();
             tokio::task::spawn_local(async move {

@@ -206,6 +206,15 @@ impl Auth {
         Err(other.unwrap_or(Refusal::Challenge(challenges)))
     }
 
+    /// Decides by headers alone, for a server that is no route: schemes of type basic and jwt. Others let nobody in.
+    pub async fn check_headers(&self, name: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+        match self.schemes.get(name) {
+            Some(Scheme::Basic(basic)) => basic.check(headers).await,
+            Some(Scheme::Jwt(jwt)) => jwt.check(headers, &mut Grant::default()),
+            _ => Err(self.unknown(name)),
+        }
+    }
+
     async fn check_all(&self, names: &str, request: &Request<'_>, base: &Grant) -> Result<Grant, Refusal> {
         let mut grant = base.clone();
         for name in names.split('+').map(str::trim) {

@@ -35,6 +35,8 @@ pub(crate) fn backend(
         client: client?,
         kv_path: without_slash(&values.registry_consul_kvpath),
         page_path: without_slash(&values.registry_consul_noroutehtmlpath),
+        options_path: without_slash(&values.registry_consul_optionspath),
+        error_pages_path: without_slash(&values.registry_consul_errorpagespath),
         tag_prefix: values.registry_consul_tagprefix,
         service_status: values.registry_consul_service_status,
         checks_all: values.registry_consul_checks_required == "all",

@@ -38,6 +38,7 @@ impl Default for Listener {
             proxy_header_timeout: none,
             proxy_trusted: Vec::new(),
             half_close: false,
+            redirect: None,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,
@@ -133,6 +134,7 @@ impl Reader<'_> {
         let mut strict_match = self.flag("strictmatch");
         let proxy_trusted = self.networks();
         let half_close = self.flag("halfclose");
+        let redirect = self.redirect(proto, admin);
         let addr = addr?;
         self.check_range(&addr, proto);
         if source.as_ref().is_some_and(|source| source.kind == Kind::VaultPki) && !strict_match {
@@ -157,6 +159,7 @@ impl Reader<'_> {
             proxy_header_timeout: duration::positive(times.header),
             proxy_trusted,
             half_close,
+            redirect,
             strict_match,
             tls_min,
             tls_max,
@@ -263,6 +266,22 @@ impl Reader<'_> {
                 false
             }
         }
+    }
+
+    /// `https`, perhaps with a port.
+    fn redirect(&mut self, proto: Option<Proto>, admin: bool) -> Option<u16> {
+        let text = self.map.get("redirect")?.to_owned();
+        let port = match text.strip_prefix("https") {
+            Some("") => Some(443),
+            Some(port) => port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|port| *port > 0),
+            None => None,
+        };
+        if port.is_none() {
+            self.mistake(&format!("redirect: {text:?} is not known; write redirect=https, or redirect=https:8443"));
+        } else if admin || !matches!(proto, Some(Proto::Http) | None) {
+            self.mistake("redirect: only listeners of proxy.addr with proto=http can send their clients elsewhere");
+        }
+        port
     }
 
     fn tls(&mut self, option: &str, read: impl Fn(&str) -> Result<u16, String>) -> u16 {
@@ -436,6 +455,7 @@ const OPTIONS: &[&str] = &[
     "refresh",
     "pxytrusted",
     "halfclose",
+    "redirect",
 ];
 
 /// Each is a socket per worker.

@@ -55,6 +55,17 @@ pub(crate) fn load_on(
 }
 
 fn run(flags: Flags, environment: &Environment, machine: &Machine) -> Result<Outcome, Failure> {
+    let (settings, config) = read(&flags, environment, machine);
+    match config {
+        Some(config) if settings.report.mistakes.is_empty() => {
+            Ok(Outcome::Run { config: Box::new(config), warnings: settings.report.notes })
+        }
+        _ => Err(fatal(&settings.report.mistakes.into_iter().map(|(_, line)| line).collect::<Vec<_>>())),
+    }
+}
+
+/// Reads everything, whatever is wrong with it.
+pub(super) fn read(flags: &Flags, environment: &Environment, machine: &Machine) -> (Settings, Option<super::Config>) {
     let mut settings = Settings::new();
     if !flags.ignored.is_empty() {
         let words = flags.ignored.join(" ");
@@ -73,16 +84,11 @@ fn run(flags: Flags, environment: &Environment, machine: &Machine) -> Result<Out
             (Arc::from(""), Vec::new())
         }
     };
-    fill(&mut settings, &flags, environment, &properties, &name);
+    fill(&mut settings, flags, environment, &properties, &name);
     unknown(&mut settings, environment, &properties, &name);
     let broken = settings.report.mistakes.iter().any(|(key, _)| *key == CFG);
     let config = if broken { None } else { parts::build(&mut settings, environment, machine) };
-    match config {
-        Some(config) if settings.report.mistakes.is_empty() => {
-            Ok(Outcome::Run { config: Box::new(config), warnings: settings.report.notes })
-        }
-        _ => Err(fatal(&settings.report.mistakes.into_iter().map(|(_, line)| line).collect::<Vec<_>>())),
-    }
+    (settings, config)
 }
 
 /// The name of the file and what it says.
@@ -214,4 +220,4 @@ const PROGRAM: &str = "ferrio";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The key of mistakes that the file itself has.
-const CFG: &str = "cfg";
+pub(super) const CFG: &str = "cfg";

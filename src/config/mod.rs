@@ -10,9 +10,11 @@ mod certificates;
 mod compression;
 mod document;
 pub mod duration;
+mod effective;
 mod environment;
 mod expression;
 mod flags;
+mod inspect;
 mod json;
 mod kind;
 pub mod kvlist;
@@ -35,6 +37,8 @@ mod tls;
 use std::fmt;
 use std::str::FromStr;
 
+pub use effective::Effective;
+pub use inspect::{Inspection, Mistake, inspect};
 pub use json::pretty;
 pub use loader::load;
 pub use reference::reference;
@@ -58,10 +62,14 @@ pub struct Config {
     pub life: crate::life::Config,
     /// Data-plane threads (`runtime.gomaxprocs`, or the number of CPUs).
     pub workers: usize,
+    /// Who to become once the sockets are bound: `user` or `user:group`; empty: nobody else.
+    pub user: String,
     /// Only selects which warning root gets.
     pub insecure: bool,
     /// The whole of `/api/config` as JSON text in fabio's shape, secrets masked. Compact.
     pub json: String,
+    /// Every option with its value and where that comes from, secrets masked.
+    pub effective: Vec<Effective>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -99,6 +99,8 @@ options! {
         "target of the Go garbage collector in percent";
     runtime_gomaxprocs: i64 = "runtime.gomaxprocs", Kind::Int { min: i64::MIN, max: 1024 }, "-1", "1.0.0", Built,
         "data-plane threads; below 1: one for each CPU. The environment variable GOMAXPROCS wins";
+    runtime_user: String = "runtime.user", Text, "", OURS, Built,
+        "who to become once the sockets are bound, as user or user:group, by names or numbers; needs a start as root. Files that are read later (certificates, tokens) must be readable by that user";
     glob_matching_disabled: bool = "glob.matching.disabled", Bool, "false", "1.5.10", Built,
         "take * and the like in host names literally";
     glob_cache_size: i64 = "glob.cache.size", COUNT, "1000", "1.5.14", Inert("patterns are compiled once for each table"),
@@ -179,6 +181,10 @@ options! {
         "bytes in one request target";
     proxy_requestwritetimeout: i64 = "proxy.requestwritetimeout", ANY_TIME, "60s", OURS, Built,
         "longest pause in which a target takes nothing of a request that is being sent; 0: no limit";
+    proxy_maxbody: i64 = "proxy.maxbody", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
+        "bytes in the body of one request, unless its route says maxbody=; 0: no limit";
+    proxy_websocket_idletimeout: i64 = "proxy.websocket.idletimeout", TIME, "0s", OURS, Built,
+        "how long nothing may move on a WebSocket, unless its route says idletimeout=; 0: for ever";
 
     // The logs.
     log_access_target: String = "log.access.target", Text, "", "1.4.1", Built,
@@ -280,6 +286,10 @@ options! {
         "KV path of route overrides";
     registry_consul_noroutehtmlpath: String = "registry.consul.noroutehtmlpath", Text, "/fabio/noroute.html", "1.5.5", Built,
         "KV path of the page for requests without a route";
+    registry_consul_optionspath: String = "registry.consul.optionspath", Text, "", OURS, Built,
+        "KV path below which are entries that the tag option options=NAME names; empty: none";
+    registry_consul_errorpagespath: String = "registry.consul.errorpagespath", Text, "", OURS, Built,
+        "KV path of pages for our own errors, as in PATH/503, PATH/5xx and PATH/host/503; empty: none";
     registry_consul_tagprefix: String = "registry.consul.tagprefix", Text, "urlprefix-", "1.1", Built,
         "how tags that are routes begin";
     registry_consul_service_status: Vec<String> = "registry.consul.service.status", List, "passing", "1.1.5", Built,
@@ -342,6 +352,10 @@ options! {
         "colour of the navigation bar";
     ui_title: String = "ui.title", Text, "", "1.0.7", Built,
         "title of the admin pages";
+    ui_hosts: Vec<String> = "ui.hosts", List, "", OURS, Built,
+        "host names that browsers may use for the admin pages, *.example.com for all below; addresses always work. Empty: also names that cannot be anybody else's may change something";
+    ui_auth: String = "ui.auth", Text, "", OURS, Built,
+        "scheme of proxy.auth (basic or jwt) that lets people in to the admin pages and the API; empty: everybody. /health is always open";
     ui_source_linkenabled: bool = "ui.routingtable.source.linkenabled", Bool, "false", "1.6.3", Built,
         "make sources in the table of routes links";
     ui_source_newtab: bool = "ui.routingtable.source.newtab", Bool, "true", "1.6.3", Built,

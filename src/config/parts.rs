@@ -67,7 +67,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     let proxy = proxy(settings, machine);
     let registry = registry(settings, environment, machine, admin_listener.as_ref());
     let metrics = metrics(settings, machine);
-    let admin = admin_listener.clone().map(|listener| admin(settings, listener));
+    let admin = admin_listener.clone().map(|listener| admin(settings, listener, &schemes));
     let log = log(settings);
     let access_log = access_log(settings);
     let workers = workers(settings, environment, machine);
@@ -98,8 +98,10 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         wait: duration::positive(values.proxy_shutdownwait),
     };
     let insecure = values.insecure;
+    let user = values.runtime_user.clone();
     let lists = Lists { listeners, admin: admin_listener, schemes, peers };
     let auth = auth::config(&lists.schemes);
+    let effective = super::effective::effective(settings);
     let json = json::dump(settings, &lists, &registry, &proxy, machine);
     let listeners = lists.listeners.into_iter().map(|listener| listener.config).collect();
     Some(Config {
@@ -115,8 +117,10 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         metrics,
         life,
         workers,
+        user,
         insecure,
         json,
+        effective,
     })
 }
 
@@ -132,7 +136,7 @@ fn admin_listener(settings: &mut Settings, sources: &[certificates::Entry], mach
     listeners::parse(settings, "ui.addr", &text, Times::default(), sources, &machine.interfaces).pop()
 }
 
-fn admin(settings: &mut Settings, listener: Listener) -> admin::Config {
+fn admin(settings: &mut Settings, listener: Listener, schemes: &[auth::Scheme]) -> admin::Config {
     let path = settings.values.ui_path.trim_end_matches('/').to_owned();
     let path = if path.is_empty() || path.starts_with('/') {
         path
@@ -145,7 +149,16 @@ fn admin(settings: &mut Settings, listener: Listener) -> admin::Config {
         "ro" => admin::Access::ReadOnly,
         _ => admin::Access::ReadWrite,
     };
-    if access == admin::Access::ReadWrite && !loopback(&listener.config) {
+    let login = Some(settings.values.ui_auth.clone()).filter(|name| !name.is_empty());
+    if let Some(name) = &login {
+        let known = auth::config(schemes).schemes.into_iter().find(|scheme| scheme.name == *name);
+        match known.map(|scheme| scheme.kind) {
+            Some(crate::auth::Kind::Basic(_) | crate::auth::Kind::Jwt(_)) => {}
+            Some(_) => settings.mistake("ui.auth", "has to be a scheme of type basic or jwt"),
+            None => settings.mistake("ui.auth", "proxy.auth has no scheme of this name"),
+        }
+    }
+    if access == admin::Access::ReadWrite && login.is_none() && !loopback(&listener.config) {
         settings.warn("ui.access", "everybody who reaches the admin listener can change routes; write ro, or let ui.addr listen on 127.0.0.1 only");
     }
     let values = &settings.values;
@@ -162,6 +175,8 @@ fn admin(settings: &mut Settings, listener: Listener) -> admin::Config {
             host: values.ui_source_host.clone(),
             port: values.ui_source_port.clone(),
         },
+        hosts: values.ui_hosts.clone(),
+        auth: login,
     }
 }
 
@@ -228,6 +243,8 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
         max_headers: usize::try_from(values.proxy_maxheaders).ok()?,
         max_header_size: usize::try_from(values.proxy_maxheadersize).ok()?,
         max_target_size: usize::try_from(values.proxy_maxtargetsize).ok()?,
+        max_body: u64::try_from(values.proxy_maxbody).ok()?,
+        websocket_idle_timeout: duration::positive(values.proxy_websocket_idletimeout),
         compression,
         flush_interval: duration::positive(values.proxy_flushinterval),
         global_flush_interval: duration::positive(values.proxy_globalflushinterval),

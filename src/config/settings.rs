@@ -108,6 +108,17 @@ impl Settings {
         format!("{key} = {} ({source}): {}", show(spec, text), redact(reason))
     }
 
+    /// The value of a row as it may be shown, and where it came from.
+    pub(crate) fn shown(&self, row: usize) -> (String, &Source) {
+        let spec = &OPTIONS[row];
+        let (text, source) = match self.given.get(&row) {
+            Some(given) => (given.text.as_str(), &given.source),
+            None => (spec.default, &Source::Default),
+        };
+        let text = if spec.status == Status::Secret && !text.is_empty() { REDACTED.to_owned() } else { redact(text) };
+        (text, source)
+    }
+
     /// Rows with a value of their own, in the order of the table.
     pub(crate) fn given(&self) -> impl Iterator<Item = (&'static Spec, &Given)> {
         OPTIONS.iter().enumerate().filter_map(|(row, spec)| Some((spec, self.given.get(&row)?)))

@@ -94,6 +94,11 @@ impl Client {
         Ok(answer.windows(4).any(|w| w == b"true"))
     }
 
+    /// Whether there was such a key or not.
+    pub async fn delete(&self, key: &str) -> Result<(), Error> {
+        self.remove(&Keys::kv(key)).await
+    }
+
     /// The services that are registered with this agent, by id.
     pub async fn agent_services(&self) -> Result<HashMap<String, AgentService>, Error> {
         let read = Read { consistency: false, ..Read::default() };

@@ -25,6 +25,7 @@ struct Inner {
     token: Mutex<TokenFile>,
     /// The worst that happened since the last good answer.
     trouble: AtomicU8,
+    contact: Mutex<Option<Contact>>,
     recovery: watch::Sender<Recovery>,
 }
 
@@ -40,6 +41,15 @@ pub(super) struct Recovery {
 const WELL: u8 = 0;
 const REFUSING: u8 = 1;
 const LOST: u8 = 2;
+
+/// What Consul's servers say about their leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// How long ago the server that answered had heard of the leader; 0 when it is the leader.
+    pub last: Duration,
+    /// There is a leader.
+    pub known_leader: bool,
+}
 
 /// How to read.
 #[derive(Clone, Copy, Debug)]
@@ -139,12 +149,37 @@ impl Client {
             config,
             token: Mutex::new(token),
             trouble: AtomicU8::new(WELL),
+            contact: Mutex::default(),
             recovery: watch::Sender::new(Recovery::default()),
         })))
     }
 
     pub fn config(&self) -> &Config {
         &self.0.config
+    }
+
+    /// Of the last answer that said something about it.
+    pub fn contact(&self) -> Option<Contact> {
+        *self.0.contact.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard(&self, headers: &HeaderMap) {
+        if let Some(leader) = headers.get("x-consul-knownleader") {
+            let last = Duration::from_millis(number(headers, "x-consul-lastcontact"));
+            let contact = Contact { last, known_leader: leader == "true" };
+            *self.0.contact.lock().unwrap_or_else(PoisonError::into_inner) = Some(contact);
+        }
+    }
+
+    /// DELETE.
+    pub(super) async fn remove(&self, path: &str) -> Result<(), Error> {
+        let parameters = Parameters(String::new());
+        let (status, _, answer) = self.send(Method::DELETE, path, parameters, None, SLACK, SMALL).await?;
+        if status != StatusCode::OK {
+            return Err(self.note(refused(status, &answer)));
+        }
+        self.well();
+        Ok(())
     }
 
     pub(super) fn recovery(&self) -> watch::Receiver<Recovery> {
@@ -176,6 +211,7 @@ impl Client {
             self.send(Method::GET, path, parameters, None, blocked + SLACK, read.limit).await?;
         let took = asked.elapsed();
         let index = number(&headers, "x-consul-index");
+        self.heard(&headers);
         let filtered = headers.get("x-consul-results-filtered-by-acls").is_some_and(|v| v == "true");
         if status == StatusCode::NOT_FOUND && read.missing_is_empty {
             return Ok(Answer { value: None, index, filtered, took, decoding: Duration::ZERO });

@@ -10,7 +10,7 @@ mod watch;
 
 pub use calls::{Keys, Stored, pairs};
 pub(crate) use client::go_duration;
-pub use client::{Answer, Client, Error, Read};
+pub use client::{Answer, Client, Contact, Error, Read};
 pub use model::{AgentCheck, AgentService, Check, Entry, Node, Pair, Registration, Service};
 pub use position::{Position, Step};
 pub use watch::{Failure, Mode, Seen, Watch};
@@ -29,6 +29,16 @@ pub struct Config {
     pub partition: Option<String>,
     pub consistency: Consistency,
     pub tls: Tls,
+}
+
+impl Config {
+    /// Where it is, for people.
+    pub fn place(&self) -> String {
+        match self.addr.starts_with("unix://") {
+            true => self.addr.clone(),
+            false => format!("{}://{}{}", self.scheme, self.addr, self.path_prefix),
+        }
+    }
 }
 
 /// Sent as `X-Consul-Token`. Never part of a URL or a log.

@@ -1,6 +1,8 @@
 //! What Consul sends and takes, as far as it matters here. Fields that are unknown are ignored, and null is the same as
 //! absent everywhere: versions of Consul differ in both.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// One element of `/v1/health/service/NAME`.
@@ -41,6 +43,8 @@ pub struct Service {
     pub address: String,
     #[serde(deserialize_with = "nullable")]
     pub port: i64,
+    #[serde(deserialize_with = "nullable")]
+    pub meta: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -46,7 +46,7 @@
 //! | R37 | r37_service_names_that_are_no_words, odd_services_harm_nobody | |
 //! | R38 | r38_line_ends_comments_and_byte_order_mark, keys_below_the_overrides_are_read_in_order | |
 //! | R39 | addresses_of_instances, a_target_with_an_ipv6_address_is_reached_and_one_with_a_zone_harms_nobody | |
-//! | R40 | the_address_of_the_node_stands_in, odd_ports_are_none | |
+//! | R40 | the_address_of_the_node_stands_in, who_is_in | |
 //! | R41 | troubles_of_consul_are_none_of_the_traffic, an_agent_that_lost_everything_drops_nothing_that_comes_back, outages_leave_everything_as_it_is_and_changes_follow | |
 //! | R42 | one_service_that_cannot_be_read_keeps_its_routes, troubles_of_consul_are_none_of_the_traffic | |
 //! | R43 | index_rules, an_index_that_goes_backwards_starts_over, without_an_index_it_is_asked_once_a_second, troubles_of_consul_are_none_of_the_traffic | |

@@ -96,6 +96,39 @@ async fn what_is_spoken_inside_tls_is_not_our_business() {
 }
 
 #[tokio::test]
+async fn the_log_tells_of_connections_and_of_tls_that_ended_here() {
+    let ca = Ca::new();
+    let leaf = ca.leaf(&["a.test"]);
+    let echo = TcpOrigin::echo().await;
+    let [plain, tls] = free_addrs();
+    let routes = [plain, tls].map(|addr| route(format!(":{}", addr.port()), echo.addr(), ""));
+    let mut ferrio = setup(&format!("{plain};proto=tcp,{tls};proto=tcp;cs=a"), &routes)
+        .property(
+            "proxy.cs",
+            format!("cs=a;type=file;cert={};key={}", leaf.cert_path.display(), leaf.key_path.display()),
+        )
+        .property("log.access.target", "stdout")
+        .property(
+            "log.access.format",
+            "$upstream_service|$protocol|$outcome|$bytes_received|$response_body_size|$tls_version|$tls_server_name",
+        )
+        .property("log.access.all", true)
+        .start()
+        .await;
+    let clients = [Client::connect(plain).await, Client::connect_tls(tls, "a.test", ca.client(&[])).await];
+    for mut client in clients {
+        client.send("12345").await;
+        client.exact(5).await;
+        client.finish().await;
+        client.rest().await;
+    }
+    let process = ferrio.process();
+    for want in ["t|tcp|done|5|5||", "t|tcp|done|5|5|TLSv1.3|a.test"] {
+        until(PATIENCE, want, async || process.stdout().lines().any(|line| line == want).then_some(())).await;
+    }
+}
+
+#[tokio::test]
 async fn idle_limits_of_listener_and_route() {
     let echo = TcpOrigin::echo().await;
     let (_one, limited) = in_front_of(echo.addr(), ";rt=400ms", "").await;

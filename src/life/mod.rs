@@ -1,11 +1,15 @@
 //! Living and dying: phases of the process, and who waits for whom.
 
+mod notify;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::sync::watch;
+
+pub use notify::Notify;
 
 /// How the process ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

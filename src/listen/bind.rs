@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSo
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::Config;
+use super::{Config, Inherited};
 
 /// Bound sockets of one listener that do not listen yet.
 #[derive(Debug)]
@@ -43,10 +43,14 @@ impl std::error::Error for Error {
     }
 }
 
-/// Binds one socket per worker. Fails if anybody else has the port, even somebody who shares it.
-pub fn bind(config: &Config, workers: usize) -> Result<Bound, Error> {
+/// Binds one socket per worker. Fails if anybody else has the port, even somebody who shares it. A socket that we were
+/// given for this address is taken instead, and shared by the workers.
+pub fn bind(config: &Config, workers: usize, inherited: &mut Inherited) -> Result<Bound, Error> {
     let fail = |cause| Error { addr: config.addr.clone(), cause };
     let mut addr = resolve(&config.addr).map_err(fail)?;
+    if let Some(socket) = inherited.find(addr, true) {
+        return Ok(Bound { config: config.clone(), addr, sockets: clones(socket, workers).map_err(fail)? });
+    }
     let shared = workers > 1;
     // With SO_REUSEPORT a port of somebody else who has set it too would be shared in silence; without it, it is not.
     let first = match socket(addr, false) {
@@ -69,9 +73,12 @@ pub fn bind(config: &Config, workers: usize) -> Result<Bound, Error> {
 }
 
 /// Binds one socket for datagrams per worker. They receive from now on; what comes before somebody reads waits.
-pub fn bind_udp(config: &Config, workers: usize) -> Result<Vec<UdpSocket>, Error> {
+pub fn bind_udp(config: &Config, workers: usize, inherited: &mut Inherited) -> Result<Vec<UdpSocket>, Error> {
     let fail = |cause| Error { addr: config.addr.clone(), cause };
     let mut addr = resolve(&config.addr).map_err(fail)?;
+    if let Some(socket) = inherited.find(addr, false) {
+        return Ok(clones(socket, workers).map_err(fail)?.into_iter().map(UdpSocket::from).collect());
+    }
     let first = match udp_socket(addr, false) {
         Err(error) if is_any_v6(addr) && error.kind() != io::ErrorKind::AddrInUse => {
             addr = SocketAddr::from((Ipv4Addr::UNSPECIFIED, addr.port()));
@@ -87,6 +94,13 @@ pub fn bind_udp(config: &Config, workers: usize) -> Result<Vec<UdpSocket>, Error
     drop(first);
     let sockets = (0..workers).map(|_| udp_socket(addr, true).map(UdpSocket::from));
     sockets.collect::<Result<_, _>>().map_err(fail)
+}
+
+/// One handle per worker of the same socket: whoever is free takes the next connection.
+fn clones(socket: Socket, workers: usize) -> io::Result<Vec<Socket>> {
+    let mut all = (1..workers).map(|_| socket.try_clone()).collect::<io::Result<Vec<_>>>()?;
+    all.push(socket);
+    Ok(all)
 }
 
 fn udp_socket(addr: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
@@ -179,6 +193,7 @@ mod tests {
             proxy_header_timeout: Duration::ZERO,
             proxy_trusted: Vec::new(),
             half_close: false,
+            redirect: None,
             strict_match: false,
             tls_min: 0,
             tls_max: 0,
@@ -189,7 +204,7 @@ mod tests {
 
     #[test]
     fn nobody_is_let_in_before_listening() {
-        let bound = bind(&config("127.0.0.1:0"), 2).expect("a free port");
+        let bound = bind(&config("127.0.0.1:0"), 2, &mut Inherited::default()).expect("a free port");
         let addr = bound.addr;
         assert!(std::net::TcpStream::connect(addr).is_err());
         let listeners = bound.open().expect("still ours");
@@ -203,7 +218,7 @@ mod tests {
         owner.listen(1).expect("ours");
         let addr = local(&owner).expect("bound").to_string();
         for workers in [1, 4] {
-            let error = bind(&config(&addr), workers).expect_err("taken");
+            let error = bind(&config(&addr), workers, &mut Inherited::default()).expect_err("taken");
             assert!(error.to_string().contains(&addr), "{error}");
         }
     }

@@ -2,12 +2,14 @@
 
 mod accept;
 mod bind;
+mod inherited;
 pub mod tls;
 
 use std::time::Duration;
 
 pub use accept::{accept, accept_until};
 pub use bind::{Bound, Error, bind, bind_udp};
+pub use inherited::Inherited;
 
 /// One entry of `proxy.addr` or `ui.addr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub struct Config {
     pub proxy_trusted: Vec<ipnet::IpNet>,
     /// Keep serving a request whose client has closed its sending side (`halfclose`, new).
     pub half_close: bool,
+    /// Port to which plain HTTP is sent with TLS (`redirect=https`, `redirect=https:8443`, new).
+    pub redirect: Option<u16>,
     /// `strictmatch`: no certificate for the server name, no handshake.
     pub strict_match: bool,
     /// TLS version numbers as on the wire (0x0303); 0: not set.

@@ -9,10 +9,13 @@
 
 mod exposition;
 mod facade;
+mod live;
 pub mod names;
+mod own;
 mod prefix;
 mod process;
 mod push;
+mod reference;
 mod render;
 mod series;
 mod targets;
@@ -28,8 +31,11 @@ use http_body_util::Full;
 
 use crate::life;
 
+pub use live::Total;
+pub use own::OpenConnection;
 pub use prefix::{DEFAULT_PREFIX, PrefixError, expand_prefix};
 pub use push::{Addresses, Post, TARGETS as PUSH_TARGETS};
+pub use reference::reference;
 pub use series::Counter;
 pub use targets::TargetSeries;
 pub use traffic::{HttpSeries, OpenWebSocket, TcpSeries};
@@ -71,6 +77,7 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     buckets: Arc<series::Buckets>,
     targets: targets::Targets,
+    connections: own::Connections,
     http: HttpSeries,
     tcp: TcpSeries,
     tcp_sni: TcpSeries,
@@ -84,17 +91,23 @@ struct Inner {
 impl Metrics {
     /// `shards`: number of workers. Nothing of the data plane is counted when no exporter is configured.
     pub fn new(config: &Config, shards: usize) -> Self {
-        Self::with_limit(config, shards, TARGETS_MAX)
+        Self::with_limit(config, shards, TARGETS_MAX, false)
     }
 
-    fn with_limit(config: &Config, shards: usize, limit: usize) -> Self {
+    /// As [`Metrics::new`], and counts without an exporter, too: there are pages that show it.
+    pub fn watched(config: &Config, shards: usize) -> Self {
+        Self::with_limit(config, shards, TARGETS_MAX, true)
+    }
+
+    fn with_limit(config: &Config, shards: usize, limit: usize, watched: bool) -> Self {
         facade::handle();
         let buckets = Arc::new(series::Buckets::new(&config.prometheus_buckets));
-        let enabled = !config.targets.is_empty();
+        let enabled = watched || !config.targets.is_empty();
         let (push, journal) = push::Push::new(config).unzip();
         Self(Arc::new(Inner {
             targets: targets::Targets::new(buckets.clone(), shards, limit, enabled, journal),
             buckets,
+            connections: own::Connections::new(shards),
             http: HttpSeries::new(shards, enabled),
             tcp: TcpSeries::new(shards),
             tcp_sni: TcpSeries::new(shards),
@@ -132,6 +145,7 @@ impl Metrics {
         if self.0.prometheus {
             render::write(&self.0, &mut writer);
         }
+        own::write(&self.0, &mut writer);
         process::write(&mut writer);
         let mut text = writer.finish();
         let handle = facade::handle();

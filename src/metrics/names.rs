@@ -73,12 +73,136 @@ pub const OBSERVATIONS_DROPPED: &str = "ferrio_metrics_observations_dropped_tota
 /// Counter: targets that share a series because there are too many label sets.
 pub const SERIES_OVERFLOW: &str = "ferrio_metrics_series_overflow_total";
 
-/// What the facade needs to know about one of our own series.
+/// Gauge {version}: always 1.
+pub const BUILD_INFO: &str = "ferrio_build_info";
+/// Counter: connections of clients.
+pub const CONNECTIONS: &str = "ferrio_connections_total";
+/// Gauge: those that are open.
+pub const CONNECTIONS_OPEN: &str = "ferrio_connections_open";
+/// Gauge: requests at targets whose answer is not over.
+pub const IN_FLIGHT: &str = "ferrio_requests_in_flight";
+/// Counter {code, service}: finished requests.
+pub const SERVICE_REQUESTS: &str = "ferrio_requests_total";
+/// Histogram {service}: how long they took.
+pub const SERVICE_SECONDS: &str = "ferrio_request_duration_seconds";
+/// Counter: requests and connections without a route.
+pub const NO_ROUTE: &str = "ferrio_no_route_total";
+/// Counter {code}: redirects that were answered.
+pub const REDIRECTS: &str = "ferrio_redirects_total";
+/// Gauge: open WebSocket connections.
+pub const WEBSOCKETS_OPEN: &str = "ferrio_websockets_open";
+/// Counter {kind}: accepted connections of TCP listeners.
+pub const TCP_CONNECTIONS: &str = "ferrio_tcp_connections_total";
+/// Counter {kind}: their targets that could not be reached.
+pub const TCP_FAILURES: &str = "ferrio_tcp_connect_failures_total";
+/// Gauge: when the last table was published, seconds since 1970.
+pub const REGISTRY_UPDATED: &str = "ferrio_registry_last_update_timestamp_seconds";
+/// Gauge {source}: when a route source last answered, seconds since 1970.
+pub const REGISTRY_CONTACT: &str = "ferrio_registry_last_contact_timestamp_seconds";
+/// Gauge: seconds from a change in the registry to the last table.
+pub const REGISTRY_LAG: &str = "ferrio_registry_lag_seconds";
+
+/// What the facade, and the reference page, need to know about a series.
 pub struct Own {
     pub name: &'static str,
     pub kind: Kind,
     pub help: &'static str,
 }
+
+/// A family of fabio's, by its internal name.
+pub struct Family {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub labels: &'static str,
+    pub help: &'static str,
+}
+
+/// fabio's families; see [`family`] for their names in Prometheus.
+pub const FAMILIES: &[Family] = &[
+    Family {
+        name: ROUTE,
+        kind: Kind::Histogram,
+        labels: "host, path, service, target",
+        help: "Requests that went to a target, and how long they took.",
+    },
+    Family {
+        name: ROUTE_RX,
+        kind: Kind::Counter,
+        labels: "host, path, service, target",
+        help: "Bytes from the target to the client, TCP family.",
+    },
+    Family {
+        name: ROUTE_TX,
+        kind: Kind::Counter,
+        labels: "host, path, service, target",
+        help: "Bytes from the client to the target, TCP family.",
+    },
+    Family { name: NOT_FOUND, kind: Kind::Counter, labels: "", help: "Requests and connections without a route." },
+    Family { name: REQUESTS, kind: Kind::Histogram, labels: "service", help: "HTTP requests that went to a target." },
+    Family { name: HTTP_STATUS, kind: Kind::Histogram, labels: "code, service", help: "The same by status." },
+    Family { name: HTTP_REDIRECT_COUNT, kind: Kind::Counter, labels: "code", help: "Redirects that were answered." },
+    Family { name: WS_CONN, kind: Kind::Gauge, labels: "", help: "Open WebSocket connections." },
+    Family {
+        name: TCP_CONN,
+        kind: Kind::Counter,
+        labels: "",
+        help: "Accepted connections of tcp and tcp-dynamic listeners.",
+    },
+    Family {
+        name: TCP_CONN_FAIL,
+        kind: Kind::Counter,
+        labels: "",
+        help: "Targets of such connections that could not be reached.",
+    },
+    Family { name: TCP_NO_ROUTE, kind: Kind::Counter, labels: "", help: "Such connections without a route." },
+    Family {
+        name: TCP_SNI_CONN,
+        kind: Kind::Counter,
+        labels: "",
+        help: "Accepted connections of tcp+sni and https+tcp+sni listeners.",
+    },
+    Family {
+        name: TCP_SNI_CONN_FAIL,
+        kind: Kind::Counter,
+        labels: "",
+        help: "Targets of such connections that could not be reached; also unreadable ClientHellos and those without a name.",
+    },
+    Family { name: TCP_SNI_NO_ROUTE, kind: Kind::Counter, labels: "", help: "Such connections without a route." },
+];
+
+/// Our own series about traffic, which workers count.
+pub const TRAFFIC: &[Own] = &[
+    Own { name: BUILD_INFO, kind: Kind::Gauge, help: "Always 1; the version is a label." },
+    Own { name: CONNECTIONS, kind: Kind::Counter, help: "Connections of clients." },
+    Own { name: CONNECTIONS_OPEN, kind: Kind::Gauge, help: "Open connections of clients." },
+    Own { name: IN_FLIGHT, kind: Kind::Gauge, help: "Requests that went to a target and are not over." },
+    Own {
+        name: SERVICE_REQUESTS,
+        kind: Kind::Counter,
+        help: "Finished requests; code none: the protocol was changed.",
+    },
+    Own { name: SERVICE_SECONDS, kind: Kind::Histogram, help: "How long requests took, in seconds." },
+    Own { name: NO_ROUTE, kind: Kind::Counter, help: "Requests and connections without a route." },
+    Own { name: REDIRECTS, kind: Kind::Counter, help: "Redirects that were answered." },
+    Own { name: WEBSOCKETS_OPEN, kind: Kind::Gauge, help: "Open WebSocket connections." },
+    Own {
+        name: TCP_CONNECTIONS,
+        kind: Kind::Counter,
+        help: "Accepted connections of TCP listeners; kind: tcp or sni.",
+    },
+    Own { name: TCP_FAILURES, kind: Kind::Counter, help: "Targets of such connections that could not be reached." },
+];
+
+/// Facts about the process, under the names that Prometheus clients use everywhere.
+pub const PROCESS: &[Own] = &[
+    Own { name: "process_cpu_seconds_total", kind: Kind::Counter, help: "User and system CPU time in seconds." },
+    Own { name: "process_virtual_memory_bytes", kind: Kind::Gauge, help: "Virtual memory in bytes." },
+    Own { name: "process_start_time_seconds", kind: Kind::Gauge, help: "Start of the process, seconds since 1970." },
+    Own { name: "process_threads", kind: Kind::Gauge, help: "Threads." },
+    Own { name: "process_resident_memory_bytes", kind: Kind::Gauge, help: "Resident memory in bytes." },
+    Own { name: "process_open_fds", kind: Kind::Gauge, help: "Open file descriptors." },
+    Own { name: "process_max_fds", kind: Kind::Gauge, help: "Limit of open file descriptors." },
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -89,6 +213,13 @@ pub enum Kind {
 
 /// Our own series with their help texts.
 pub const OWN: &[Own] = &[
+    Own { name: REGISTRY_UPDATED, kind: Kind::Gauge, help: "When the last table was published, seconds since 1970." },
+    Own { name: REGISTRY_CONTACT, kind: Kind::Gauge, help: "When the source last answered, seconds since 1970." },
+    Own {
+        name: REGISTRY_LAG,
+        kind: Kind::Gauge,
+        help: "Seconds from the first change that is in the last table to it.",
+    },
     Own { name: REGISTRY_ERRORS, kind: Kind::Counter, help: "Failed reads of a route source." },
     Own { name: REGISTRY_FAILING, kind: Kind::Gauge, help: "1 while the route source does not answer." },
     Own { name: REGISTRY_REJECTS, kind: Kind::Gauge, help: "Route tags and override lines that could not be used." },
@@ -113,6 +244,29 @@ pub const OWN: &[Own] = &[
     Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, help: "Lines of the access log that were lost." },
     Own { name: OBSERVATIONS_DROPPED, kind: Kind::Counter, help: "Observations that exporters that push have missed." },
     Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
+];
+
+/// The labels of our own series, for the reference page; a series that is not here has none.
+pub const LABELS: &[(&str, &str)] = &[
+    (BUILD_INFO, "version"),
+    (SERVICE_REQUESTS, "code, service"),
+    (SERVICE_SECONDS, "service"),
+    (REDIRECTS, "code"),
+    (TCP_CONNECTIONS, "kind"),
+    (TCP_FAILURES, "kind"),
+    (REGISTRY_CONTACT, "source"),
+    (REGISTRY_ERRORS, "source"),
+    (REGISTRY_FAILING, "source"),
+    (CERT_NOT_AFTER, "source, name"),
+    (CERT_CERTIFICATES, "source"),
+    (CERT_INVALID, "source"),
+    (CERT_PROBLEMS, "source"),
+    (CERT_SOURCE_UP, "source"),
+    (CERT_SOURCE_AGE, "source"),
+    (CERT_SOURCE_ERRORS, "source"),
+    (TLS_HANDSHAKES, "listener, result"),
+    (TLS_RESUMED, "listener"),
+    (TLS_CIPHERS, "listener, version, cipher"),
 ];
 
 /// fabio's `clean`: empty becomes `_`; dots and colons become `_`; lower case.

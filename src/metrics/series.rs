@@ -27,6 +27,11 @@ impl Buckets {
         self.bounds.partition_point(|bound| *bound < nanos)
     }
 
+    /// The bounds that are finite.
+    pub(super) fn seconds(&self) -> Vec<f64> {
+        self.bounds.iter().map(|nanos| *nanos as f64 / 1e9).collect()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.labels.len()
     }

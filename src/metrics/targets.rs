@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use super::Shard;
 use super::push::{Journal, Observation};
-use super::series::{Buckets, Reading, Sample, Series};
+use super::series::{Buckets, Counter, Reading, Sample, Series};
 
 /// `route`, `requests` and `http.status` of one target, in one histogram per status.
 pub struct TargetSeries {
     live: Arc<Live>,
     buckets: Arc<Buckets>,
+    /// Requests that are not over, of all targets.
+    in_flight: Arc<Counter>,
     /// Somebody exports what we count.
     enabled: bool,
     /// Somebody wants each observation, under these labels.
@@ -23,9 +25,17 @@ pub struct TargetSeries {
 }
 
 impl TargetSeries {
+    /// A request begins; [`TargetSeries::observe`] ends it.
+    pub fn begin(&self, shard: Shard) {
+        if self.enabled {
+            self.in_flight.add(shard, 1);
+        }
+    }
+
     /// A finished request. `code` 0: no status was sent (counts in `route` and `requests` only).
     pub fn observe(&self, shard: Shard, code: u16, took: Duration) {
         if self.enabled {
+            self.in_flight.sub(shard, 1);
             self.live.series.observe(&self.buckets, shard, code, took);
         }
         if let Some((journal, labels)) = &self.journal {
@@ -72,6 +82,7 @@ pub(super) struct Targets {
     state: Mutex<State>,
     retired: Arc<AtomicUsize>,
     buckets: Arc<Buckets>,
+    in_flight: Arc<Counter>,
     shards: usize,
     limit: usize,
     enabled: bool,
@@ -107,7 +118,8 @@ impl Targets {
         enabled: bool,
         journal: Option<Arc<Journal>>,
     ) -> Self {
-        Self { state: Mutex::default(), retired: Arc::default(), buckets, shards, limit, enabled, journal }
+        let in_flight = Arc::new(Counter::new(shards));
+        Self { state: Mutex::default(), retired: Arc::default(), buckets, in_flight, shards, limit, enabled, journal }
     }
 
     /// The handle for these labels; those who ask with the same labels share it.
@@ -145,6 +157,7 @@ impl Targets {
         let handle = Arc::new(TargetSeries {
             live: entry.live.clone(),
             buckets: self.buckets.clone(),
+            in_flight: self.in_flight.clone(),
             enabled: self.enabled,
             journal,
         });
@@ -157,6 +170,11 @@ impl Targets {
         if self.retired.load(Ordering::Relaxed) > 0 {
             self.sweep(&mut self.lock());
         }
+    }
+
+    /// Requests at all targets that are not over.
+    pub(super) fn in_flight(&self) -> i64 {
+        self.in_flight.get()
     }
 
     pub(super) fn report(&self) -> Report {
@@ -175,6 +193,18 @@ impl Targets {
             }
         }
         report
+    }
+
+    /// What is counted for each target, in no order.
+    pub(super) fn each(&self, mut see: impl FnMut(&Labels, &Reading)) {
+        let live: Vec<(Labels, Arc<Live>)> = {
+            let mut state = self.lock();
+            self.sweep(&mut state);
+            state.live.iter().map(|(labels, entry)| (labels.clone(), entry.live.clone())).collect()
+        };
+        for (labels, live) in &live {
+            see(labels, &live.series.read(&self.buckets));
+        }
     }
 
     fn sweep(&self, state: &mut State) {

@@ -65,7 +65,7 @@ mod tests {
             let begun = Instant::now();
             for limit in limits {
                 deadline.within(*limit);
-                poll_fn(|cx| Poll::Ready(assert!(deadline.poll(cx).is_pending()))).await;
+                assert!(poll_fn(|cx| Poll::Ready(deadline.poll(cx).is_pending())).await);
             }
             poll_fn(|cx| deadline.poll(cx)).await;
             assert_eq!(begun.elapsed(), expected, "{limits:?}");

@@ -2,7 +2,9 @@
 //! protocol, and the ClientHello of TLS.
 
 pub mod client_hello;
+mod datagrams;
 mod deadline;
+mod frames;
 mod peer;
 pub mod proxy_protocol;
 mod relay;
@@ -10,12 +12,12 @@ pub mod rewind;
 mod splice;
 mod stream;
 mod supplies;
-mod tunnel;
 
+pub use datagrams::{Datagrams, Here};
 pub use deadline::Deadline;
+pub use frames::Farewell;
 pub use peer::{ClientCertificate, Peer, TlsInfo};
-pub use relay::{End, Limits, Side, relay};
+pub use relay::{Course, End, Limits, Side, relay, relay_until};
 pub use rewind::Rewind;
 pub use stream::Stream;
 pub use supplies::Supplies;
-pub use tunnel::tunnel;

@@ -26,7 +26,7 @@ impl Supplies {
 
     pub(super) fn return_buffer(&self, buffer: Box<[u8]>) {
         let mut buffers = self.buffers.borrow_mut();
-        if buffers.len() < KEPT {
+        if buffers.len() < KEPT && buffer.len() == BUFFER {
             buffers.push(buffer);
         }
     }

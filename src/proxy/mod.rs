@@ -35,6 +35,10 @@ pub struct Config {
     pub max_header_size: usize,
     /// Bytes in one request target (`proxy.maxtargetsize`, new; default 64 KiB).
     pub max_target_size: usize,
+    /// Bytes in one request body (`proxy.maxbody`, new); 0: no limit.
+    pub max_body: u64,
+    /// How long nothing may move on a WebSocket (`proxy.websocket.idletimeout`, new); 0: for ever.
+    pub websocket_idle_timeout: Duration,
     /// `None`: responses are passed on as they are.
     pub compression: Option<http::Compression>,
     /// Accepted and without effect: nothing is held back.

@@ -1,7 +1,6 @@
 //! Datagrams: each client has a session with one target, which ends when nothing has passed for a while.
 //!
-//! Replies go out from the listening socket. On a machine with several addresses it should listen on one of them: from a
-//! socket that listens on all, replies come from the address that the machine prefers, whatever the client wrote to.
+//! Replies go out from the listening socket, and from the address that the client wrote to.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,6 +16,7 @@ use tokio::time::Instant;
 use super::tcp::{Ended, Family, Found, Reason, Worker};
 use crate::life::{Phase, Watch};
 use crate::metrics::Shard;
+use crate::net::{Datagrams, Here};
 use crate::upstream::{Endpoint, Entered};
 
 /// What all sessions of one listener share.
@@ -28,6 +28,13 @@ pub struct Listener {
 
 /// Serves a socket until [`Phase::Closing`], and then the sessions that are in use until they pause for a moment.
 pub async fn serve(socket: UdpSocket, listener: Listener, worker: Rc<Worker>, mut life: Watch) {
+    let socket = match Datagrams::new(socket) {
+        Ok(socket) => socket,
+        Err(error) => {
+            tracing::error!("a listener for datagrams cannot be set up: {error}");
+            return;
+        }
+    };
     let Ok(local) = socket.local_addr() else { return };
     // A new socket does not know yet that it can send, and what cannot be sent at once is lost.
     let _ = socket.writable().await;
@@ -38,6 +45,7 @@ pub async fn serve(socket: UdpSocket, listener: Listener, worker: Rc<Worker>, mu
         listener,
         worker,
         sessions: RefCell::default(),
+        most: most_sessions(),
         buffer: RefCell::new(vec![0; LARGEST].into()),
     });
     tokio::select! {
@@ -56,13 +64,15 @@ pub async fn serve(socket: UdpSocket, listener: Listener, worker: Rc<Worker>, mu
 }
 
 struct Socket {
-    socket: UdpSocket,
+    socket: Datagrams,
     local: SocketAddr,
     /// Of the route.
     key: String,
     listener: Listener,
     worker: Rc<Worker>,
-    sessions: RefCell<HashMap<SocketAddr, Rc<Session>>>,
+    sessions: RefCell<HashMap<Ends, Rc<Session>>>,
+    /// That many at a time; each is a descriptor.
+    most: usize,
     /// For one datagram, between receiving and sending it.
     buffer: RefCell<Box<[u8]>>,
 }
@@ -77,20 +87,20 @@ impl Socket {
             }
             for _ in 0..BURST {
                 let mut buffer = self.buffer.borrow_mut();
-                let (length, client) = match self.socket.try_recv_from(&mut buffer) {
-                    Ok(received) => received,
+                let (length, ends) = match self.socket.try_receive(&mut buffer) {
+                    Ok((length, client, here)) => (length, (client, here)),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(_) => continue,
                 };
-                let session = self.sessions.borrow().get(&client).cloned();
+                let session = self.sessions.borrow().get(&ends).cloned();
                 match session {
                     Some(session) if session.send(&buffer[..length]) => {}
                     // A target that refuses datagrams is left, for another one if there is one.
                     Some(session) => {
                         session.close(Reason::TargetFailed);
-                        self.open(client, &buffer[..length]);
+                        self.open(ends, &buffer[..length]);
                     }
-                    None if new_sessions => self.open(client, &buffer[..length]),
+                    None if new_sessions => self.open(ends, &buffer[..length]),
                     None => {}
                 }
             }
@@ -98,9 +108,9 @@ impl Socket {
         }
     }
 
-    fn open(self: &Rc<Self>, client: SocketAddr, first: &[u8]) {
+    fn open(self: &Rc<Self>, ends: Ends, first: &[u8]) {
         let worker = &self.worker;
-        let found = worker.find_udp(&self.key, client.ip());
+        let found = worker.find_udp(&self.key, ends.0.ip());
         let Found::Targets(candidates) = found else {
             if !matches!(found, Found::Denied(_)) {
                 worker.metrics.http().not_found(worker.shard);
@@ -111,7 +121,7 @@ impl Socket {
         let target = candidates.first.enter();
         let idle = target.options.idle_timeout.unwrap_or(self.listener.idle_timeout);
         let session = Rc::new(Session {
-            client,
+            ends,
             idle: if idle.is_zero() { IDLE } else { idle },
             target,
             socket: RefCell::new(Upstream::Opening(Vec::new())),
@@ -124,7 +134,7 @@ impl Socket {
             why: Cell::new(Reason::Shutdown),
         });
         session.send(first);
-        self.sessions.borrow_mut().insert(client, session.clone());
+        self.sessions.borrow_mut().insert(ends, session.clone());
         let leave = Leave { socket: self.clone(), session };
         tokio::task::spawn_local(async move { leave.session.why.set(leave.run().await) });
     }
@@ -132,13 +142,13 @@ impl Socket {
     /// Whoever writes under ever new addresses pushes out sessions that are not used, not the others.
     fn make_room(&self) {
         let mut sessions = self.sessions.borrow_mut();
-        if sessions.len() < SESSIONS {
+        if sessions.len() < self.most {
             return;
         }
         // Some at random: the table has no order.
         let oldest = sessions.iter().take(SAMPLE).min_by_key(|(_, session)| session.active.get());
-        if let Some(client) = oldest.map(|(client, _)| *client)
-            && let Some(session) = sessions.remove(&client)
+        if let Some(ends) = oldest.map(|(ends, _)| *ends)
+            && let Some(session) = sessions.remove(&ends)
         {
             session.close(Reason::Idle);
         }
@@ -149,9 +159,12 @@ impl Socket {
     }
 }
 
+/// Who writes, and to which of our addresses.
+type Ends = (SocketAddr, Here);
+
 /// One client and its target.
 struct Session {
-    client: SocketAddr,
+    ends: Ends,
     target: Entered,
     socket: RefCell<Upstream>,
     idle: Duration,
@@ -218,7 +231,8 @@ struct Leave {
 impl Leave {
     async fn run(&self) -> Reason {
         let session = &*self.session;
-        let upstream = match connect(&session.target.endpoint).await {
+        let connected = tokio::time::timeout(LOOKUP, connect(&session.target.endpoint)).await;
+        let upstream = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(upstream) => Rc::new(upstream),
             Err(error) => {
                 // Not louder: whoever makes up addresses must not fill the log.
@@ -243,7 +257,8 @@ impl Leave {
                 match upstream.try_recv(&mut buffer) {
                     Ok(length) => {
                         session.active.set(Instant::now());
-                        if self.socket.socket.try_send_to(&buffer[..length], session.client).is_ok() {
+                        let (client, here) = session.ends;
+                        if self.socket.socket.try_send(&buffer[..length], client, here).is_ok() {
                             session.from_target.set(session.from_target.get() + length as u64);
                             session.target.series.bytes(session.shard, length as u64, 0);
                         }
@@ -261,15 +276,16 @@ impl Drop for Leave {
     fn drop(&mut self) {
         let session = &self.session;
         let mut sessions = self.socket.sessions.borrow_mut();
-        if sessions.get(&session.client).is_some_and(|held| Rc::ptr_eq(held, session)) {
-            sessions.remove(&session.client);
+        if sessions.get(&session.ends).is_some_and(|held| Rc::ptr_eq(held, session)) {
+            sessions.remove(&session.ends);
         }
         drop(sessions);
         self.socket.worker.ended(&Ended {
             family: Family::Datagrams,
-            remote: session.client,
+            remote: session.ends.0,
             local: self.socket.local,
             server_name: None,
+            tls: None,
             target: Some(&session.target),
             from_client: session.from_client.get(),
             from_target: session.from_target.get(),
@@ -277,6 +293,12 @@ impl Drop for Leave {
             reason: session.why.get(),
         });
     }
+}
+
+/// An eighth of the descriptors that this process may have: other listeners and workers want theirs.
+fn most_sessions() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(SESSIONS, |limit| usize::try_from(limit / 8).unwrap_or(SESSIONS).clamp(1, SESSIONS))
 }
 
 async fn connect(endpoint: &Endpoint) -> io::Result<UdpSocket> {
@@ -302,8 +324,10 @@ async fn connect(endpoint: &Endpoint) -> io::Result<UdpSocket> {
 pub const IDLE: Duration = Duration::from_secs(30);
 /// The largest datagram there is.
 const LARGEST: usize = 64 * 1024;
-/// Of one listener and worker. Each is a descriptor.
+/// Of one listener and worker, if there are descriptors enough for that.
 const SESSIONS: usize = 8192;
+/// For the name of a target.
+const LOOKUP: Duration = Duration::from_secs(5);
 const SAMPLE: usize = 16;
 /// Datagrams of a client while the name of its target is looked up.
 const WAITING: usize = 16;

@@ -5,8 +5,10 @@
 
 mod consul;
 mod custom;
+mod disabled;
 mod file;
 mod fixed;
+mod preview;
 mod publish;
 mod start;
 mod status;
@@ -18,9 +20,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::route::{Route, Settings, Table};
+use crate::route::{ErrorPages, Route, Settings, Table};
 
+pub use self::consul::history::Past;
 pub use self::consul::overrides::{Override, Overrides, Written};
+pub use self::disabled::{Control, Disabled};
+pub use self::preview::Preview;
 pub use self::start::{Error, Registry, start};
 pub use self::status::{Change, RejectView, SourceStatus, Status, TableStatus, place};
 
@@ -61,6 +66,10 @@ pub struct ConsulConfig {
     pub kv_path: String,
     /// Without its leading slash.
     pub page_path: String,
+    /// Keys below it are entries that `options=NAME` names. Without its leading slash; empty: there are none.
+    pub options_path: String,
+    /// Keys below it are pages for our own errors. Without its leading slash; empty: there are none.
+    pub error_pages_path: String,
     pub tag_prefix: String,
     /// Check states that count as good.
     pub service_status: Vec<String>,
@@ -73,6 +82,14 @@ pub struct ConsulConfig {
     /// `None`: do not register ourselves. Aliases are registered regardless, by the other fields of `announce`.
     pub register: bool,
     pub announce: Announce,
+}
+
+impl ConsulConfig {
+    /// Why an instance with these checks (its own, and its node's) may have no traffic; `None`: it may.
+    pub fn refusal(&self, service_id: &str, checks: &[crate::consul::Check]) -> Option<String> {
+        let rules = consul::health::Rules { accepted: self.service_status.clone(), all: self.checks_all };
+        rules.refusal(service_id, checks)
+    }
 }
 
 /// How ferrio appears in Consul.
@@ -108,6 +125,9 @@ pub trait Publish: Send + Sync + 'static {
     /// Called right before [`Publish::publish`]: routes of the new table that the last one did not have, whose slots are
     /// empty, and routes that are gone. All others are shared by both tables, with what hangs on them.
     fn prepare(&self, _fresh: &[Arc<Route>], _gone: &[Arc<Route>]) {}
+
+    /// Pages for our own errors, for the next [`Publish::publish`] and all after it.
+    fn error_pages(&self, _pages: Arc<ErrorPages>) {}
 
     fn publish(&self, table: Arc<Table>, page: Arc<str>);
 }

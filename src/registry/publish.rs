@@ -9,12 +9,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
+use super::disabled::{Disabled, without};
+use super::preview::Ingredients;
 use super::status::{Board, Change, TableStatus, place, remember};
 use super::{Publish, RoutesLog};
 use crate::metrics::names;
-use crate::route::{self, Builder, Instance, Origin, Parsed, Reject, Settings, Table};
+use crate::route::{self, Builder, Entry, ErrorPages, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
 /// The sources' end. Cheap to clone.
 #[derive(Clone, Default)]
@@ -34,12 +36,19 @@ pub(super) struct Pending {
     pub(super) manual: Option<Manual>,
     whole: Option<Parsed>,
     pub(super) page: Option<Arc<str>>,
+    disabled: Option<Arc<[Disabled]>>,
+    /// Who wants to know what the table is made of.
+    curious: Vec<oneshot::Sender<Ingredients>>,
+    named: Option<Named>,
+    error_pages: Option<ErrorPages>,
     causes: Vec<String>,
     /// When the oldest and the newest of these changes came.
     since: Option<(Instant, Instant)>,
     /// What the first table waits for.
     pub(super) services_known: bool,
     pub(super) manual_known: bool,
+    /// There will be entries that tags can name, and they are not known yet.
+    named_awaited: bool,
 }
 
 /// Overrides: keys in order, and their texts.
@@ -81,6 +90,45 @@ impl Feed {
         });
     }
 
+    /// What is taken out by hand.
+    pub(super) fn disabled(&self, disabled: Arc<[Disabled]>) {
+        self.put(|pending| {
+            pending.cause(|| "disabled or enabled by hand".into());
+            pending.disabled = Some(disabled);
+        });
+    }
+
+    /// What the table in force is made of; `None`: there is none yet.
+    pub(super) async fn ingredients(&self) -> Option<Ingredients> {
+        let (answer, given) = oneshot::channel();
+        self.put(|pending| pending.curious.push(answer));
+        tokio::time::timeout(CURIOUS, given).await.ok()?.ok()
+    }
+
+    pub(super) fn named(&self, named: Named) {
+        self.put(|pending| {
+            pending.cause(|| "options".into());
+            pending.named = Some(named);
+        });
+    }
+
+    pub(super) fn error_pages(&self, pages: ErrorPages) {
+        self.put(|pending| {
+            pending.cause(|| "error pages".into());
+            pending.error_pages = Some(pages);
+        });
+    }
+
+    /// Routes that name entries would be missing in a table without these.
+    pub(super) fn await_named(&self) {
+        self.put(|pending| pending.named_awaited = true);
+    }
+
+    /// The entries are known, or known to be out of reach.
+    pub(super) fn named_known(&self) {
+        self.put(|pending| pending.named_awaited = false);
+    }
+
     /// Every service was heard of; from now on a table without them is wrong.
     pub(super) fn services_known(&self) {
         self.put(|pending| pending.services_known = true);
@@ -120,10 +168,15 @@ impl Pending {
             manual: self.manual.take(),
             whole: self.whole.take(),
             page: self.page.take(),
+            disabled: self.disabled.take(),
+            curious: std::mem::take(&mut self.curious),
+            named: self.named.take(),
+            error_pages: self.error_pages.take(),
             causes: std::mem::take(&mut self.causes),
             since: self.since.take(),
             services_known: self.services_known,
             manual_known: self.manual_known,
+            named_awaited: self.named_awaited,
         }
     }
 }
@@ -165,7 +218,10 @@ impl Funnel {
             manual: Vec::new(),
             manual_rejects: Vec::new(),
             whole: None,
+            disabled: Arc::default(),
             page: "".into(),
+            named: Named::default(),
+            error_pages: Arc::default(),
             rejects: HashSet::new(),
             table: Arc::default(),
             builds: 0,
@@ -181,7 +237,7 @@ impl Funnel {
             loop {
                 let since = {
                     let pending = self.feed.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
-                    pending.since.filter(|_| pending.services_known && pending.manual_known)
+                    pending.since.filter(|_| pending.services_known && pending.manual_known && !pending.named_awaited)
                 };
                 let Some((first, last)) = since else { break };
                 let until = due(applied, first, last);
@@ -219,6 +275,9 @@ impl Funnel {
     }
 }
 
+/// What a tag that names an entry contains.
+const NAMING: &str = "options=";
+
 /// When pending changes go, the oldest of which came at `first` and the newest at `last`.
 fn due(applied: Option<Instant>, first: Instant, last: Instant) -> Instant {
     match applied {
@@ -236,7 +295,10 @@ struct Worker {
     manual: Manual,
     manual_rejects: Vec<Reject>,
     whole: Option<Parsed>,
+    disabled: Arc<[Disabled]>,
     page: Arc<str>,
+    named: Named,
+    error_pages: Arc<ErrorPages>,
     /// The rejects of the table in force, to log only new ones.
     rejects: HashSet<(Origin, String)>,
     table: Arc<Table>,
@@ -254,6 +316,15 @@ impl Worker {
         let causes = causes(&pending.causes);
         let first = self.builds == 0;
         let mut changed = first;
+        if let Some(disabled) = pending.disabled {
+            changed |= self.switch(disabled);
+        }
+        if let Some(named) = pending.named
+            && named != self.named
+        {
+            self.named = named;
+            changed |= self.read_again();
+        }
         for (name, instances) in pending.services {
             changed |= self.service(name, instances);
         }
@@ -266,9 +337,9 @@ impl Worker {
         if let Some(whole) = pending.whole
             && Some(&whole) != self.whole.as_ref()
         {
-            self.whole = Some(whole.clone());
-            self.builder.manual(whole.entries);
-            self.manual_rejects = whole.rejects;
+            self.manual_rejects.clone_from(&whole.rejects);
+            self.whole = Some(whole);
+            self.builder.manual(self.manual_entries());
             changed = true;
         }
         let mut page_changed = false;
@@ -280,6 +351,17 @@ impl Worker {
                 n => tracing::info!("Set noroute HTML ({n} bytes)"),
             }
             self.page = page;
+            page_changed = true;
+        }
+        for curious in pending.curious {
+            let _ = curious.send(self.ingredients());
+        }
+        if let Some(pages) = pending.error_pages
+            && pages != *self.error_pages
+        {
+            tracing::info!("Set error pages {pages:?}");
+            self.error_pages = Arc::new(pages);
+            self.publish.error_pages(self.error_pages.clone());
             page_changed = true;
         }
         if !changed {
@@ -298,16 +380,17 @@ impl Worker {
         let difference = built.delta.lines();
         self.log(&difference);
         let rejects = self.collect_rejects(built.rejects);
-        self.report(board, took, rejects, change(causes, difference));
+        let lag = pending.since.map(|(since, _)| since.elapsed());
+        self.report(board, took, lag, rejects, change(causes, difference));
     }
 
     fn start_over(&mut self) {
         let mut builder = Builder::new(self.setup.settings.clone());
         for (name, known) in &self.services {
             let parsed = std::panic::catch_unwind(AssertUnwindSafe(|| self.parse(&known.instances)));
-            builder.service(name, parsed.map(|p| p.entries).unwrap_or_default());
+            builder.service(name, without(parsed.map(|p| p.entries).unwrap_or_default(), &self.disabled));
         }
-        builder.manual(self.whole.as_ref().map_or_else(|| parse_keys(&self.manual).entries, |w| w.entries.clone()));
+        builder.manual(self.manual_entries());
         self.builder = builder;
     }
 
@@ -318,7 +401,7 @@ impl Worker {
             return false;
         }
         let parsed = self.parse(&instances);
-        self.builder.service(&name, parsed.entries);
+        self.builder.service(&name, without(parsed.entries, &self.disabled));
         if instances.is_empty() {
             self.services.remove(&name);
         } else {
@@ -327,19 +410,73 @@ impl Worker {
         true
     }
 
+    /// Services with instances that name entries, which have changed. `false`: there are none.
+    fn read_again(&mut self) -> bool {
+        let names = |instance: &Instance| {
+            instance.options.contains_key(Named::OPTION) || instance.tags.iter().any(|tag| tag.contains(NAMING))
+        };
+        let all: Vec<_> = self.services.iter().filter(|(_, known)| known.instances.iter().any(names)).collect();
+        let all: Vec<_> = all.into_iter().map(|(name, known)| (name.clone(), self.parse(&known.instances))).collect();
+        let some = !all.is_empty();
+        for (name, parsed) in all {
+            self.builder.service(&name, parsed.entries);
+            if let Some(known) = self.services.get_mut(&name) {
+                known.rejects = parsed.rejects;
+            }
+        }
+        some
+    }
+
     fn parse(&self, instances: &[Instance]) -> Parsed {
         let mut all = Parsed::default();
         for instance in instances {
-            let parsed = route::parse_tags(instance, &self.setup.tag_prefix, &self.setup.datacenter);
+            let parsed = route::parse_tags_with(instance, &self.setup.tag_prefix, &self.setup.datacenter, &self.named);
             all.entries.extend(parsed.entries);
             all.rejects.extend(parsed.rejects);
         }
         all
     }
 
+    /// Takes out what is disabled now, and puts back what no longer is. `false`: nothing new.
+    fn switch(&mut self, disabled: Arc<[Disabled]>) -> bool {
+        if disabled == self.disabled {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.disabled, disabled);
+        for name in before.iter().chain(self.disabled.iter()).map(|one| one.service.as_str()) {
+            if let Some(known) = self.services.get(name) {
+                let parsed = self.parse(&known.instances);
+                self.builder.service(name, without(parsed.entries, &self.disabled));
+            }
+        }
+        self.builder.manual(self.manual_entries());
+        true
+    }
+
+    fn manual_entries(&self) -> Vec<Entry> {
+        let entries = match &self.whole {
+            Some(whole) => whole.entries.clone(),
+            None => parse_keys(&self.manual).entries,
+        };
+        without(entries, &self.disabled)
+    }
+
+    fn ingredients(&self) -> Ingredients {
+        Ingredients {
+            settings: self.setup.settings.clone(),
+            tag_prefix: self.setup.tag_prefix.clone(),
+            datacenter: self.setup.datacenter.clone(),
+            services: self.services.iter().map(|(name, known)| (name.clone(), known.instances.clone())).collect(),
+            manual: self.manual.clone(),
+            whole: self.whole.clone(),
+            disabled: self.disabled.clone(),
+            table: self.table.clone(),
+        }
+    }
+
     fn set_manual(&mut self, texts: Manual) {
         let parsed = parse_keys(&texts);
-        self.builder.manual(parsed.entries);
+        self.builder.manual(without(parsed.entries, &self.disabled));
         self.manual_rejects = parsed.rejects;
         self.manual = texts;
     }
@@ -379,9 +516,14 @@ impl Worker {
         all
     }
 
-    fn report(&self, board: &Board, took: Duration, rejects: Vec<Reject>, change: Change) {
+    fn report(&self, board: &Board, took: Duration, lag: Option<Duration>, rejects: Vec<Reject>, change: Change) {
         let (routes, targets) = self.table.size();
         metrics::counter!(names::REGISTRY_UPDATES).increment(1);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        metrics::gauge!(names::REGISTRY_UPDATED).set(now.as_secs_f64());
+        if let Some(lag) = lag {
+            metrics::gauge!(names::REGISTRY_LAG).set(lag.as_secs_f64());
+        }
         metrics::gauge!(names::REGISTRY_BUILD_SECONDS).set(took.as_secs_f64());
         metrics::gauge!(names::REGISTRY_REJECTS).set(rejects.len() as f64);
         metrics::gauge!(names::REGISTRY_ROUTES).set(routes as f64);
@@ -391,6 +533,7 @@ impl Worker {
             built: Some(SystemTime::now()),
             builds: self.builds,
             build_ms: took.as_secs_f64() * 1000.0,
+            lag_ms: lag.map(|lag| lag.as_secs_f64() * 1000.0),
             routes,
             targets,
             services: self.services.len(),
@@ -439,6 +582,9 @@ const JOIN: Duration = Duration::from_millis(50);
 
 /// ... but none waits longer than this.
 const JOIN_AT_MOST: Duration = Duration::from_millis(250);
+
+/// For the funnel to look up from a build.
+const CURIOUS: Duration = Duration::from_secs(10);
 
 /// Causes that are named per change.
 const CAUSES: usize = 8;

@@ -8,6 +8,9 @@ use tokio::task::JoinSet;
 
 use super::consul::announce::Order;
 use super::consul::overrides::Overrides;
+use super::consul::own_keys::OwnKeys;
+use super::disabled::Control;
+use super::preview::Preview;
 use super::publish::{Feed, Funnel, Setup};
 use super::status::{Board, Status};
 use super::{Backend, Config, Publish, consul, custom, file, fixed};
@@ -52,6 +55,12 @@ pub struct Registry {
     board: Arc<Board>,
     ready: watch::Receiver<bool>,
     overrides: Overrides,
+    control: Control,
+    feed: Feed,
+    /// `None`: no Consul.
+    client: Option<Client>,
+    /// A preview costs as much as a first table: one at a time.
+    previewing: tokio::sync::Semaphore,
     orders: mpsc::Sender<Order>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -72,6 +81,8 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
     };
     let attempts = Attempts { deadline: Instant::now() + config.timeout, retry: config.retry };
     let mut overrides = Overrides::none();
+    let mut control = Control::new(None);
+    let mut agent = None;
     match &config.backend {
         Backend::Consul(consul) => {
             let client = Client::new(consul.client.clone()).map_err(|e| Error::Setup(e.to_string()))?;
@@ -83,7 +94,9 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
             };
             setup.tag_prefix.clone_from(&consul.tag_prefix);
             overrides = Overrides::new(client.clone(), &consul.kv_path);
-            consul::run(&mut tasks, client, consul, &feed, &board, wanted, inbox).await?;
+            control = Control::new(Some((client.clone(), OwnKeys::new(&consul.kv_path))));
+            agent = Some(client.clone());
+            consul::run(&mut tasks, client, consul, &feed, &board, &control, wanted, inbox).await?;
         }
         Backend::Static { routes, page } => fixed::give(&feed, routes, page),
         Backend::File { path, page } => {
@@ -107,8 +120,11 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
             tasks.spawn(poll.run(feed.clone()));
         }
     }
-    tasks.spawn(Funnel::new(feed, board.clone(), setup, publish, ready, aliases).run());
-    Ok(Registry { board, ready: is_ready, overrides, orders, tasks: Mutex::new(tasks) })
+    tasks.spawn(control.clone().keep(feed.clone()));
+    tasks.spawn(Funnel::new(feed.clone(), board.clone(), setup, publish, ready, aliases).run());
+    let previewing = tokio::sync::Semaphore::new(1);
+    let (ready, client, tasks) = (is_ready, agent, Mutex::new(tasks));
+    Ok(Registry { board, ready, overrides, control, feed, client, previewing, orders, tasks })
 }
 
 impl Registry {
@@ -150,6 +166,25 @@ impl Registry {
 
     pub fn overrides(&self) -> Overrides {
         self.overrides.clone()
+    }
+
+    /// What is taken out of the table by hand.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// What would change if the override with this suffix had this text. `None`: there is no table yet.
+    pub async fn preview(&self, suffix: &str, text: &str) -> Result<Option<Preview>, Error> {
+        let key = self.overrides.key(suffix)?;
+        let Ok(_one) = self.previewing.acquire().await else { return Ok(None) };
+        let Some(ingredients) = self.feed.ingredients().await else { return Ok(None) };
+        let text = text.to_owned();
+        Ok(tokio::task::spawn_blocking(move || ingredients.preview(&key, &text)).await.ok())
+    }
+
+    /// What Consul said about its leader with its last answer.
+    pub fn contact(&self) -> Option<crate::consul::Contact> {
+        self.client.as_ref()?.contact()
     }
 
     /// Ends all tasks. The last table stays in force.

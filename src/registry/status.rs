@@ -31,6 +31,8 @@ pub struct TableStatus {
     pub builds: u64,
     /// How long the last build took, in milliseconds.
     pub build_ms: f64,
+    /// From the first news to the table that holds them, in milliseconds.
+    pub lag_ms: Option<f64>,
     pub routes: usize,
     pub targets: usize,
     /// Services and instances with routes.
@@ -77,8 +79,10 @@ pub struct SourceStatus {
 /// Keeps the newest changes in a bounded list.
 pub(super) fn remember(changes: &VecDeque<Arc<Change>>, change: Change) -> VecDeque<Arc<Change>> {
     let mut all = changes.clone();
-    while all.len() >= CHANGES {
-        all.pop_front();
+    let mut lines: usize = all.iter().map(|change| change.lines.len()).sum::<usize>() + change.lines.len();
+    while all.len() >= CHANGES || lines > CHANGES_LINES {
+        let Some(old) = all.pop_front() else { break };
+        lines -= old.lines.len();
     }
     all.push_back(Arc::new(change));
     all
@@ -133,7 +137,10 @@ struct State {
 impl Source {
     pub(super) fn good(&self, index: u64) {
         let mut state = self.state();
-        state.last_good = Some((SystemTime::now(), Instant::now()));
+        let now = SystemTime::now();
+        state.last_good = Some((now, Instant::now()));
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        metrics::gauge!(names::REGISTRY_CONTACT, "source" => self.0.name).set(seconds);
         state.index = index;
         if std::mem::take(&mut state.failures) > 0 {
             metrics::gauge!(names::REGISTRY_FAILING, "source" => self.0.name).set(0.0);
@@ -235,7 +242,10 @@ pub fn place(origin: &Origin) -> String {
 }
 
 /// Changes that are kept.
-const CHANGES: usize = 200;
+const CHANGES: usize = 1000;
+
+/// And the lines that they have together.
+const CHANGES_LINES: usize = 10_000;
 
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
@@ -270,11 +280,11 @@ mod tests {
     #[test]
     fn changes_are_bounded() {
         let mut changes = VecDeque::new();
-        for i in 0..1000 {
+        for i in 0..3000 {
             let change = Change { at: None, cause: i.to_string(), added: 0, removed: 0, lines: vec![] };
             changes = remember(&changes, change);
         }
-        assert_eq!((changes.len(), changes.back().unwrap().cause.as_str()), (CHANGES, "999"));
+        assert_eq!((changes.len(), changes.back().unwrap().cause.as_str()), (CHANGES, "2999"));
     }
 
     #[test]

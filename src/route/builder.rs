@@ -69,7 +69,7 @@ struct Site {
     rejects: Vec<(u32, Reject)>,
 }
 
-/// One route of a class at a place, before and after.
+/// One route of a class and conditions at a place, before and after.
 struct Change {
     old: Option<Arc<Route>>,
     new: Option<Arc<Route>>,
@@ -202,8 +202,11 @@ impl Builder {
             let matcher = self.settings.matcher;
             self.table.edit(&sources[0].host, self.settings.globs, |host| {
                 for Change { old, new } in &changes {
-                    let route = new.as_ref().or(old.as_ref()).expect("a change has an old or a new route");
-                    host.set(matcher, route.class, &route.path, new.clone());
+                    match (old, new) {
+                        (_, Some(new)) => host.put(matcher, new),
+                        (Some(old), None) => host.remove(matcher, old),
+                        (None, None) => {}
+                    }
                 }
             });
             for Change { old, new } in changes {
@@ -258,7 +261,10 @@ impl Builder {
         let (mut routes, rejects) = self.assemble(source, &site.adds);
         let mut old = std::mem::take(&mut site.routes);
         for route in &mut routes {
-            let before = old.iter().position(|old| old.class == route.class).map(|at| old.swap_remove(at));
+            let before = old
+                .iter()
+                .position(|old| old.class == route.class && old.conditions == route.conditions)
+                .map(|at| old.swap_remove(at));
             match before {
                 Some(before) if before.same(route) => *route = before,
                 before => changes.push(Change { old: before, new: Some(route.clone()) }),
@@ -313,7 +319,7 @@ impl Builder {
                 }
             }
         }
-        let routes = targets.by_class().map(|(class, targets)| {
+        let routes = targets.by_kind().map(|(class, targets)| {
             let glob = place.glob.clone();
             Arc::new(Route::new(class, source.host.clone(), source.path.clone(), glob, targets))
         });

@@ -125,6 +125,13 @@ impl Draft {
             let scheme = self.destination.scheme.name();
             return Err(format!("a redirect needs an http or https URL, not {scheme}"));
         }
+        let http = self.destination.scheme.class() == Class::Http && !self.source.path.is_empty();
+        if options.conditions.is_some() && !http {
+            return Err(
+                "path=, method=, header=, query= and cookie= are for routes of HTTP requests, which have a path"
+                    .to_owned(),
+            );
+        }
         let add = Add {
             service: self.service,
             instance: self.instance,

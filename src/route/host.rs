@@ -124,14 +124,23 @@ impl Host {
         self.http.is_empty() && self.other.is_empty()
     }
 
-    /// Puts a route in the place of the one with this class and path, or nothing.
-    pub(super) fn set(&mut self, matcher: Matcher, class: Class, path: &str, route: Option<Arc<Route>>) {
-        if class == Class::Http && !path.is_empty() {
+    /// Puts a route in, in the place of one with its class, path and conditions.
+    pub(super) fn put(&mut self, matcher: Matcher, route: &Arc<Route>) {
+        self.set(matcher, route, Some(route));
+    }
+
+    /// Takes the route with this one's class, path and conditions out.
+    pub(super) fn remove(&mut self, matcher: Matcher, route: &Route) {
+        self.set(matcher, route, None);
+    }
+
+    fn set(&mut self, matcher: Matcher, place: &Route, route: Option<&Arc<Route>>) {
+        if place.class == Class::Http && !place.path.is_empty() {
             // A path that is no pattern cannot be in the index.
-            let Ok(PathKey { key, .. }) = PathKey::of(matcher, path) else { return };
-            self.http.update(&key, |few| *few = Few::with(few.take(), path, route));
+            let Ok(PathKey { key, .. }) = PathKey::of(matcher, &place.path) else { return };
+            self.http.update(&key, |few| *few = Few::with(few.take(), place, route.cloned()));
         } else {
-            self.other.update(&other_key(path, class), |place| *place = route);
+            self.other.update(&other_key(&place.path, place.class), |place| *place = route.cloned());
         }
     }
 
@@ -139,12 +148,12 @@ impl Host {
         self.other.get(&other_key(path, class))
     }
 
-    /// Paths descending, HTTP before TCP.
+    /// Paths descending, HTTP before TCP, those with conditions before the plain one.
     pub(super) fn routes(&self) -> Vec<&Arc<Route>> {
         let mut routes = Vec::new();
         self.http.each(|few| routes.extend(few.routes()));
         self.other.each(|route| routes.push(route));
-        routes.sort_by(|a, b| b.path.cmp(&a.path).then(a.class.cmp(&b.class)));
+        routes.sort_by(|a, b| b.path.cmp(&a.path).then(a.class.cmp(&b.class)).then_with(|| a.order_here(b)));
         routes
     }
 }
@@ -155,7 +164,7 @@ fn other_key(path: &str, class: Class) -> Vec<u8> {
     key
 }
 
-/// Routes with the same key: nearly always one. Descending by path.
+/// Routes with the same key: nearly always one. In the order in which they are tried.
 #[derive(Clone)]
 pub(super) enum Few {
     One(Arc<Route>),
@@ -170,13 +179,13 @@ impl Few {
         }
     }
 
-    fn with(few: Option<Self>, path: &str, route: Option<Arc<Route>>) -> Option<Self> {
+    fn with(few: Option<Self>, place: &Route, route: Option<Arc<Route>>) -> Option<Self> {
         let mut routes = match few {
             None => return route.map(Self::One),
             Some(Self::One(old)) => vec![old],
             Some(Self::Many(routes)) => routes,
         };
-        let place = routes.binary_search_by(|old| path.cmp(&old.path));
+        let place = routes.binary_search_by(|old| old.order(place));
         match (place, route) {
             (Ok(at), Some(route)) => routes[at] = route,
             (Ok(at), None) => {

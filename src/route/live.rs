@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use super::Table;
+use super::{ErrorPages, Table};
 
 /// What the data plane reads: a table and the page for requests without a route.
 #[derive(Default)]
@@ -12,6 +12,7 @@ pub struct Snapshot {
     pub table: Arc<Table>,
     /// The no-route page; empty when there is none.
     pub page: Arc<str>,
+    pub error_pages: Arc<ErrorPages>,
 }
 
 /// The one current [`Snapshot`]. Readers never wait.

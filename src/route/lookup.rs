@@ -45,7 +45,7 @@ enum Stage {
 struct Paths<'t> {
     limit: Option<usize>,
     index: usize,
-    last: Option<&'t str>,
+    last: Option<&'t Route>,
 }
 
 struct Suffixes<'t> {
@@ -177,15 +177,15 @@ impl<'t, 'r> Candidates<'t, 'r> {
             }
             Matcher::IPrefix => {
                 let next = match &self.folded {
-                    Some(folded) => greatest(host, Forward(folded), self.path, self.paths.last),
-                    None => greatest(host, Folded(self.path), self.path, self.paths.last),
+                    Some(folded) => next_after(host, Forward(folded), self.path, self.paths.last),
+                    None => next_after(host, Folded(self.path), self.path, self.paths.last),
                 }?;
-                self.paths.last = Some(&next.path);
+                self.paths.last = Some(next);
                 Some(next)
             }
             Matcher::Glob => {
-                let next = greatest(host, Forward(self.path), self.path, self.paths.last)?;
-                self.paths.last = Some(&next.path);
+                let next = next_after(host, Forward(self.path), self.path, self.paths.last)?;
+                self.paths.last = Some(next);
                 Some(next)
             }
         }
@@ -209,15 +209,15 @@ impl<'t> Iterator for Candidates<'t, '_> {
     }
 }
 
-/// The route with the greatest path below the last one, of those that fit. Their keys are no measure of that order.
-fn greatest<'t>(host: &'t Host, key: impl Key, path: &[u8], last: Option<&str>) -> Option<&'t Route> {
+/// The first route after the last one, of those that fit: paths descending. Their keys are no measure of that order.
+fn next_after<'t>(host: &'t Host, key: impl Key, path: &[u8], last: Option<&Route>) -> Option<&'t Route> {
     let mut best: Option<&'t Arc<Route>> = None;
     host.http.walk(key, |_, few| {
         for route in few.routes() {
-            if best.is_some_and(|best| route.path <= best.path) {
+            if best.is_some_and(|best| best.order(route).is_le()) {
                 break;
             }
-            let done = last.is_some_and(|last| *route.path >= *last);
+            let done = last.is_some_and(|last| route.order(last).is_le());
             if !done && route.glob.as_ref().is_none_or(|glob| glob.matches(path)) {
                 best = Some(route);
                 break;

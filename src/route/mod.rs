@@ -14,6 +14,8 @@ mod definition;
 mod destination;
 mod diff;
 mod edits;
+mod error_pages;
+mod explain;
 mod glob;
 mod host;
 mod language;
@@ -35,6 +37,7 @@ mod tree;
 mod turn;
 mod weight;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,13 +48,16 @@ pub use definition::{Definition, parse_definitions, parse_json};
 pub use destination::{Destination, Scheme};
 pub use diff::diff;
 pub use edits::{Cors, Edits, HeaderEdits};
+pub use error_pages::ErrorPages;
+pub use explain::{Candidate, Choice, Explanation, Outcome, Question, explain};
 pub use language::parse_text;
 pub use live::{LiveTable, Slot, Snapshot};
 pub use lookup::Candidates;
-pub use options::{HostOption, Options, ProxyVersion};
+pub(crate) use options::held;
+pub use options::{Conditions, HostOption, Named, Options, ProxyVersion, Rewrite};
 pub use redirect::Redirect;
 pub use table::Table;
-pub use tags::parse_tags;
+pub use tags::{parse_tags, parse_tags_with};
 pub use target::{Route, Target};
 pub use turn::Turn;
 pub use weight::Weight;
@@ -137,6 +143,8 @@ pub struct Instance {
     pub address: String,
     pub port: u16,
     pub tags: Vec<String>,
+    /// Options for all of its routes, from elsewhere than its tags.
+    pub options: BTreeMap<String, String>,
 }
 
 /// How request paths are compared with route paths (`proxy.matcher`).
@@ -178,10 +186,6 @@ pub enum Class {
     Http,
     Tcp,
     Udp,
-}
-
-impl Class {
-    const ALL: [Self; 3] = [Self::Http, Self::Tcp, Self::Udp];
 }
 
 /// The beginning of a text that may be megabytes long.

@@ -1,9 +1,17 @@
 //! Options of a target, as written and as what they mean.
 
+mod conditions;
+mod named;
+mod rewrite;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+pub use self::conditions::Conditions;
+pub use self::named::Named;
+pub(crate) use self::named::held;
+pub use self::rewrite::Rewrite;
 use super::{Access, Edits, Redirect, path};
 
 /// Options of a target, raw and parsed.
@@ -23,6 +31,13 @@ pub struct Options {
     /// False for `compress=off`: responses are never compressed here. Default: true.
     pub compress: bool,
     pub edits: Option<Box<Edits>>,
+    /// What requests must be beside their host and path.
+    pub conditions: Option<Arc<Conditions>>,
+    pub rewrite: Option<Box<Rewrite>>,
+    /// `maxbody`: bytes in the body of a request; 0: no limit. `None`: as `proxy.maxbody` says.
+    pub max_body: Option<u64>,
+    /// `errorpages`: the set of pages for our own errors. `None`: the set of the route's host.
+    pub error_pages: Option<Arc<str>>,
     pub tls_skip_verify: bool,
     /// Tell the target about the client, first thing on each connection.
     pub proxy_protocol: Option<ProxyVersion>,
@@ -57,6 +72,10 @@ impl Default for Options {
             auth: None,
             compress: true,
             edits: None,
+            conditions: None,
+            rewrite: None,
+            max_body: None,
+            error_pages: None,
             tls_skip_verify: false,
             proxy_protocol: None,
             idle_timeout: None,
@@ -87,6 +106,9 @@ impl Options {
             return Ok((NONE.clone(), None));
         }
         let given = |key: &str| raw.get(key).map(String::as_str);
+        if given(Named::OPTION).is_some() {
+            return Err("options=NAME is for service tags; write the options themselves".to_owned());
+        }
         let filled = |key: &str| given(key).filter(|value| !value.is_empty());
         let host = match filled("host") {
             None => None,
@@ -105,6 +127,10 @@ impl Options {
             auth: filled("auth").map(str::to_owned),
             compress: !matches!(given("compress"), Some("off" | "false")),
             edits: Edits::parse(&raw)?,
+            conditions: Conditions::parse(&raw)?.map(Arc::new),
+            rewrite: Rewrite::parse(&raw)?,
+            max_body: filled("maxbody").map(size).transpose()?,
+            error_pages: filled("errorpages").map(page_set).transpose()?,
             tls_skip_verify: given("tlsskipverify") == Some("true"),
             proxy_protocol: match given("pxyproto") {
                 Some("true" | "v1") => Some(ProxyVersion::V1),
@@ -145,6 +171,44 @@ fn seconds(text: &str) -> Result<Duration, String> {
     };
     Ok(unit * number)
 }
+
+/// Bytes: `10485760`, `512k`, `10m`, `1g`.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("maxbody={:?} is no size; write bytes or a number with k, m or g, as in 10m", super::excerpt(text));
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_lowercase().trim_end_matches('b') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        _ => return Err(wrong()),
+    };
+    let number = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<u64>().ok()).flatten();
+    number.and_then(|number| number.checked_mul(1 << unit)).ok_or_else(wrong)
+}
+
+/// One segment of a key.
+fn page_set(text: &str) -> Result<Arc<str>, String> {
+    if text.contains('/') || text.chars().any(char::is_whitespace) {
+        return Err(format!("errorpages={:?} is no name; write errorpages=NAME", super::excerpt(text)));
+    }
+    Ok(text.into())
+}
+
+/// Compiles an expression that an operator wrote. It takes a bounded amount of memory, and time linear in what it is
+/// matched with; bytes are bytes.
+fn regex(mut builder: regex::bytes::RegexBuilder) -> Result<regex::bytes::Regex, String> {
+    builder.unicode(false).size_limit(EXPRESSION).dfa_size_limit(EXPRESSION);
+    builder.build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "is too large an expression".to_owned(),
+        // The library shows the place below the text, on lines of its own.
+        error => format!("is no expression: {}", error.to_string().lines().last().unwrap_or_default().trim()),
+    })
+}
+
+/// Bytes of a compiled expression. Tables may have many of them.
+const EXPRESSION: usize = 256 * 1024;
 
 /// Most targets have no options, and one empty value serves them all.
 static NONE: LazyLock<Arc<Options>> = LazyLock::new(Arc::default);
@@ -194,6 +258,27 @@ mod tests {
         }
         for time in ["5", "s", "-1s", "1.5s", "5 s", "99999999999s", "1s1s", "ä"] {
             assert!(Options::parse([("idletimeout".to_owned(), time.to_owned())].into()).is_err(), "{time}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("0", Some(0)),
+            ("10", Some(10)),
+            ("2k", Some(2048)),
+            ("2K", Some(2048)),
+            ("10m", Some(10 << 20)),
+            ("10MB", Some(10 << 20)),
+            ("1g", Some(1 << 30)),
+            ("17179869184g", None),
+            ("-1", None),
+            ("1.5m", None),
+            ("m", None),
+            ("1t", None),
+            ("1 m", None),
+        ] {
+            assert_eq!(size(text).ok(), bytes, "{text}");
         }
     }
 

@@ -63,10 +63,13 @@ impl Cleaned<'_> {
         Some(Cow::Owned(clean(rest).raw.into_owned()))
     }
 
-    /// The path to send: `strip`, then `prepend`.
+    /// The path to send: `strip`, `replace`, `rewrite`, then `prepend`.
     pub fn forward(&self, options: &Options) -> Cow<'_, str> {
         let stripped = options.strip.as_deref().and_then(|prefix| self.strip(prefix));
-        let path = stripped.unwrap_or(Cow::Borrowed(&self.raw));
+        let mut path = stripped.unwrap_or(Cow::Borrowed(&self.raw));
+        if let Some(rewrite) = &options.rewrite {
+            path = rewrite.apply(path);
+        }
         match options.prepend.as_deref() {
             None | Some("" | "/") => path,
             Some(prefix) => Cow::Owned([prefix, &path].concat()),
@@ -141,6 +144,33 @@ pub(super) fn presentable(text: &str) -> String {
     let decoded = decode(&path);
     let dots = decoded.split(|b| *b == b'/').any(|segment| matches!(segment, b"." | b".."));
     if dots || decoded.starts_with(b"//") { clean(&path).raw.into_owned() } else { path }
+}
+
+/// A raw path without its dot segments, which are not followed.
+pub(super) fn without_dots(raw: &str) -> String {
+    let bytes = raw.as_bytes();
+    let mut kept = String::with_capacity(raw.len() + 1);
+    let mut at = 0;
+    while at < bytes.len() {
+        let slash = kept.len();
+        match byte_at(bytes, at) {
+            (b'/', width) => {
+                kept.push_str(&raw[at..at + width]);
+                at += width;
+            }
+            // The first segment of a path that does not begin with a slash.
+            _ => kept.push('/'),
+        }
+        let start = at;
+        while at < bytes.len() && byte_at(bytes, at).0 != b'/' {
+            at += byte_at(bytes, at).1;
+        }
+        match &*decode(&raw[start..at]) {
+            b"." | b".." => kept.truncate(slash),
+            _ => kept.push_str(&raw[start..at]),
+        }
+    }
+    kept
 }
 
 pub(super) fn push_escape(out: &mut String, byte: u8) {

@@ -7,13 +7,21 @@ use std::sync::Arc;
 
 use super::command::Draft;
 use super::weight::parse_number;
-use super::{Command, Destination, Instance, Origin, Parsed, Redirect, Scheme, Source, Weight, options, pending};
+use super::{
+    Command, Destination, Instance, Named, Origin, Parsed, Redirect, Scheme, Source, Weight, options, pending,
+};
 
 /// Reads the route tags of an instance. `datacenter` is the value of `$DC`.
 pub fn parse_tags(instance: &Instance, prefix: &str, datacenter: &str) -> Parsed {
+    parse_tags_with(instance, prefix, datacenter, &Named::default())
+}
+
+/// The same with entries that `options=NAME` can name. An option of a tag wins over that of the entry which the tag
+/// names, and that over the instance's own.
+pub fn parse_tags_with(instance: &Instance, prefix: &str, datacenter: &str, named: &Named) -> Parsed {
     let trimmed = || instance.tags.iter().map(|tag| tag.trim());
     let service_tags: Arc<[Arc<str>]> = trimmed().filter(|tag| !tag.starts_with(prefix)).map(Into::into).collect();
-    let mut reader = Reader { instance, datacenter, service_tags, destinations: BTreeMap::new() };
+    let mut reader = Reader { instance, datacenter, named, service_tags, destinations: BTreeMap::new() };
     let mut parsed = Parsed::default();
     for tag in trimmed() {
         if let Some(rest) = tag.strip_prefix(prefix) {
@@ -29,9 +37,18 @@ pub fn parse_tags(instance: &Instance, prefix: &str, datacenter: &str) -> Parsed
 struct Reader<'a> {
     instance: &'a Instance,
     datacenter: &'a str,
+    named: &'a Named,
     service_tags: Arc<[Arc<str>]>,
     /// Shared by the routes of the instance.
     destinations: BTreeMap<&'static str, Arc<Destination>>,
+}
+
+/// An option as it stands somewhere.
+struct Given {
+    key: String,
+    value: String,
+    /// Without `=`.
+    bare: bool,
 }
 
 impl Reader<'_> {
@@ -52,8 +69,7 @@ impl Reader<'_> {
         let mut redirect = None;
         let mut weight = Weight::Automatic;
         let mut kept = BTreeMap::new();
-        for token in rest.split_whitespace() {
-            let (key, value) = options::pair(token);
+        for Given { key, value, bare } in self.given(rest)? {
             match (key.as_str(), value.as_str()) {
                 ("proto", value @ ("tcp" | "tcps" | "udp" | "https" | "grpc" | "grpcs")) => {
                     if let Some(reason) = pending::reason("proto", value) {
@@ -67,11 +83,11 @@ impl Reader<'_> {
                     };
                     redirect = None;
                 }
-                ("weight", "") if token.contains('=') => weight = Weight::Automatic,
-                ("weight", value) if token.contains('=') => weight = Weight::from_number(parse_number(value)?),
+                ("weight", "") if !bare => weight = Weight::Automatic,
+                ("weight", value) if !bare => weight = Weight::from_number(parse_number(value)?),
                 ("redirect", value) => {
                     let Some((code, url)) = value.split_once(',') else {
-                        return Err(format!("{token:?} has no URL; write redirect=301,https://host$path"));
+                        return Err(format!("\"redirect={value}\" has no URL; write redirect=301,https://host$path"));
                     };
                     Redirect::parse(code)?;
                     redirect = Some(Arc::new(Destination::parse(url)?));
@@ -96,6 +112,24 @@ impl Reader<'_> {
             options: kept,
         }
         .check()
+    }
+
+    /// All options of a tag, those that count more behind the others.
+    fn given(&self, tag: &str) -> Result<Vec<Given>, String> {
+        let own = |token: &str| {
+            let (key, value) = options::pair(token);
+            Given { key, value, bare: !token.contains('=') }
+        };
+        let tag: Vec<Given> = tag.split_whitespace().map(own).collect();
+        let instance = &self.instance.options;
+        let name = tag.iter().rev().find(|given| given.key == Named::OPTION).map(|given| &given.value);
+        let entry = match name.or_else(|| instance.get(Named::OPTION)) {
+            None => None,
+            Some(name) => Some(self.named.options(name)?),
+        };
+        let elsewhere = instance.iter().chain(entry.into_iter().flatten());
+        let elsewhere = elsewhere.map(|(key, value)| Given { key: key.clone(), value: value.clone(), bare: false });
+        Ok(elsewhere.chain(tag).filter(|given| given.key != Named::OPTION).collect())
     }
 
     fn source(&self, text: &str) -> Result<Source, String> {

@@ -1,12 +1,15 @@
 //! A route and its targets, as a table holds them.
 
+use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::glob::Glob;
+use super::path::decode;
+use super::route_paths::folded;
 use super::turn::Turns;
 use super::weight::shares;
-use super::{Add, Class, Destination, Options, Slot, Turn, Weight};
+use super::{Add, Class, Conditions, Destination, Options, Slot, Turn, Weight};
 
 /// Targets that serve one host and path.
 #[derive(Debug)]
@@ -17,6 +20,8 @@ pub struct Route {
     /// As written. Empty for routes of a port.
     pub path: Arc<str>,
     pub targets: Box<[Target]>,
+    /// What requests must be beside host and path to get here; the same for all targets.
+    pub conditions: Option<Arc<Conditions>>,
     /// State of this (class, host, path) that outlives the table, hung on by its owner before the table is published.
     pub state: Slot,
     turns: Turns,
@@ -38,9 +43,13 @@ impl Route {
         for (target, share) in targets.iter_mut().zip(&shares) {
             target.share = *share;
         }
-        let identity = wide_hash(&(class, &host, &path));
+        let conditions = targets.first().and_then(|target| target.options.conditions.clone());
+        let identity = match &conditions {
+            None => wide_hash(&(class, &host, &path)),
+            Some(conditions) => wide_hash(&(class, &host, &path, conditions.text())),
+        };
         let turns = Turns::new(&shares);
-        Self { class, host, path, targets: targets.into(), state: Slot::default(), turns, glob, identity }
+        Self { class, host, path, targets: targets.into(), conditions, state: Slot::default(), turns, glob, identity }
     }
 
     /// The target whose turn it is by weight. `None` if every target is excluded by `weight 0`.
@@ -48,9 +57,38 @@ impl Route {
         self.turns.pick(turn).map(|index| &self.targets[index])
     }
 
-    /// What makes two routes the same across tables: class, host and path. Stable in a process.
+    /// Does a request fulfil the conditions of the route? `path` is what the route was found by.
+    pub fn fits<B>(&self, request: &http::Request<B>, path: &[u8]) -> bool {
+        let Some(conditions) = &self.conditions else { return true };
+        (!conditions.exact || self.is_whole(path))
+            && conditions.fit(request.method(), request.headers(), request.uri().query())
+    }
+
+    /// Is there nothing behind the path of the route? Patterns are for whole paths anyway.
+    fn is_whole(&self, path: &[u8]) -> bool {
+        let own = decode(&self.path);
+        // In lower case a letter can be longer or shorter.
+        self.glob.is_some() || own.len() == path.len() || folded(&own).len() == folded(path).len()
+    }
+
+    /// The order in which routes of one host are tried, and of which only one is reached by most requests.
+    pub(super) fn order(&self, other: &Self) -> Ordering {
+        other.path.cmp(&self.path).then_with(|| self.order_here(other))
+    }
+
+    /// The same for routes of one path.
+    pub(super) fn order_here(&self, other: &Self) -> Ordering {
+        Conditions::order(self.conditions.as_deref(), other.conditions.as_deref())
+    }
+
+    /// What makes two routes the same across tables: class, host, path and conditions. Stable in a process.
     pub fn identity(&self) -> u128 {
         self.identity
+    }
+
+    /// The set of pages for our own errors about a target of this route.
+    pub fn page_set<'a>(&'a self, target: &'a Target) -> &'a str {
+        target.options.error_pages.as_deref().unwrap_or(&self.host)
     }
 
     /// Would nobody see a difference, state aside?

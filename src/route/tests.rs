@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::*;
 
 mod build;
+mod conditions;
 mod incremental;
 mod language;
 mod lookup;
@@ -55,6 +56,7 @@ fn named_instance(service: &str, address: &str, tags: &[&str]) -> Instance {
         address: address.to_owned(),
         port: 2222,
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        options: Default::default(),
     }
 }
 

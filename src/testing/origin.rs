@@ -380,7 +380,7 @@ async fn connection(
         let script = shared.once.lock().unwrap().remove(path);
         let script = script.or_else(|| shared.scripts.lock().unwrap().get(path).cloned());
         let script = script.unwrap_or_else(|| shared.otherwise.lock().unwrap().clone());
-        let expects = head.one("expect").is_some_and(|v| v.eq_ignore_ascii_case("100-continue"));
+        let expects = head.all("expect").first().copied().is_some_and(|v| v.eq_ignore_ascii_case("100-continue"));
         if expects && !script.early {
             wire.send(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }

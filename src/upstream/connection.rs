@@ -75,6 +75,7 @@ impl Connection {
         loop {
             match self.upload.poll(cx, &mut self.link, config.write_timeout) {
                 Ok(()) => {}
+                Err(Fault::Body(_)) if body.is_exceeded() => return Poll::Ready(Err(Error::BodyTooLarge)),
                 Err(Fault::Body(error)) => return Poll::Ready(Err(Error::Body(error))),
                 Err(Fault::Stuck) => return Poll::Ready(Err(Error::SendTimeout)),
             }

@@ -29,12 +29,19 @@ pub struct TargetState {
     pub service: Arc<str>,
     pub destination: Arc<Destination>,
     pub options: Arc<Options>,
+    /// Host of the route.
+    pub host: Arc<str>,
     pub endpoint: Arc<Endpoint>,
     pub series: Arc<TargetSeries>,
     connections: AtomicUsize,
 }
 
 impl TargetState {
+    /// The set of pages for our own errors.
+    pub fn page_set(&self) -> &str {
+        self.options.error_pages.as_deref().unwrap_or(&self.host)
+    }
+
     /// Counts one connection or session until the guard is dropped.
     pub fn enter(self: Arc<Self>) -> Entered {
         self.connections.fetch_add(1, Ordering::Relaxed);
@@ -154,6 +161,7 @@ impl Directory {
         let state = Arc::new(TargetState {
             service: target.service.clone(),
             options: target.options.clone(),
+            host: route.host.clone(),
             endpoint: self.endpoint(target),
             series: self.metrics.target(&target.service, &route.host, &route.path, &destination.text),
             destination,

@@ -29,12 +29,14 @@ pub enum Error {
     Malformed(Box<dyn std::error::Error + Send + Sync>),
     /// The client's body ended early or cannot be understood.
     Body(Box<dyn std::error::Error + Send + Sync>),
+    /// The client's body is longer than it may be.
+    BodyTooLarge,
 }
 
 impl Error {
     pub fn side(&self) -> Side {
         match self {
-            Error::Body(_) => Side::Client,
+            Error::Body(_) | Error::BodyTooLarge => Side::Client,
             _ => Side::Target,
         }
     }
@@ -59,6 +61,7 @@ impl Error {
             Error::Closed(_) => "closed",
             Error::Malformed(_) => "malformed",
             Error::Body(_) => "client_body",
+            Error::BodyTooLarge => "body_too_large",
         }
     }
 }
@@ -74,6 +77,7 @@ impl fmt::Display for Error {
             Error::Closed(_) => "the connection ended before the response",
             Error::Malformed(_) => "the response cannot be understood",
             Error::Body(_) => "the request body ended early",
+            Error::BodyTooLarge => "the request body is longer than maxbody",
         })
     }
 }
@@ -83,7 +87,7 @@ impl std::error::Error for Error {
         match self {
             Error::Connect(error) | Error::Tls(error) => Some(error),
             Error::Closed(error) | Error::Malformed(error) | Error::Body(error) => Some(&**error),
-            Error::ConnectTimeout | Error::SendTimeout | Error::HeadTimeout => None,
+            Error::ConnectTimeout | Error::SendTimeout | Error::HeadTimeout | Error::BodyTooLarge => None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Talking to targets: state that outlives a table, connecting, keeping connections, exchanging a request for a response.
 
+mod allowance;
 mod connect;
 mod connection;
 mod directory;
@@ -15,7 +16,7 @@ use std::time::Duration;
 pub use directory::{Directory, Endpoint, Entered, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
 pub use exchange::{Effort, Exchange, Received, ResponseBody, Upgraded};
-pub use inbound::{Http2, Inbound, RequestBody};
+pub use inbound::{Inbound, RequestBody};
 pub use pool::Pools;
 pub use tls::prepare;
 

@@ -46,7 +46,7 @@ pub(super) enum Fault {
 impl Default for Upload {
     fn default() -> Self {
         Self {
-            body: RequestBody::Empty,
+            body: RequestBody::empty(),
             out: Outbox::default(),
             encoder: Encoder::None,
             state: State::Complete,
@@ -60,12 +60,7 @@ impl Upload {
     pub(super) fn begin(&mut self, head: &Parts, body: &RequestBody) {
         let encoder = Encoder::from(framing(head));
         self.out = Outbox::default();
-        match body {
-            RequestBody::Http1(client) => {
-                client.with_spelling(|spelling| request_head(&mut self.out, head, Some(spelling)));
-            }
-            _ => request_head(&mut self.out, head, None),
-        }
+        body.with_spelling(|spelling| request_head(&mut self.out, head, spelling));
         self.encoder = encoder;
         self.state = if encoder == Encoder::None {
             State::Complete
@@ -90,7 +85,7 @@ impl Upload {
 
     /// Forgets the request, and lets go of its client.
     pub(super) fn clear(&mut self) {
-        self.body = RequestBody::Empty;
+        self.body = RequestBody::empty();
         self.state = State::Complete;
         self.out = Outbox::default();
     }

@@ -55,7 +55,11 @@ fn the_annotated_sample_has_every_key_with_its_default() {
     // The defaults written out mean what they mean when they are left out; only nothing may differ from unset.
     let written: String =
         lines.iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| format!("{key} = {value}\n")).collect();
-    assert_eq!(file(&written).0, config);
+    let (mut again, mut config) = (file(&written).0, config);
+    // These say where values come from, which differs.
+    again.effective.clear();
+    config.effective.clear();
+    assert_eq!(again, config);
 }
 
 #[test]

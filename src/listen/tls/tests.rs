@@ -30,6 +30,7 @@ pub(super) fn listener() -> Config {
         proxy_header_timeout: Duration::ZERO,
         proxy_trusted: Vec::new(),
         half_close: false,
+        redirect: None,
         strict_match: false,
         tls_min: 0,
         tls_max: 0,

@@ -12,7 +12,7 @@ use super::body::Body;
 use crate::access_log::Outcome;
 use crate::auth;
 use crate::http1;
-use crate::route::Cors;
+use crate::route::{Cors, ErrorPages};
 use crate::upstream;
 
 /// Why a request was not passed on. What the client did wrong is said in the body.
@@ -33,6 +33,8 @@ pub(crate) enum Refusal {
     Expectation,
     /// A transfer coding other than `chunked`.
     Coding,
+    /// A body that is longer than its route lets pass.
+    BodyTooLarge,
     AccessDenied,
     Unauthorized,
     /// The route is known, but none of its targets may get a request.
@@ -52,6 +54,7 @@ impl Refusal {
             Refusal::Connect => (StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not served here\n"),
             Refusal::Expectation => (StatusCode::EXPECTATION_FAILED, ""),
             Refusal::Coding => (StatusCode::NOT_IMPLEMENTED, "Unsupported transfer encoding\n"),
+            Refusal::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "request body too large\n"),
             Refusal::AccessDenied => (StatusCode::FORBIDDEN, "access denied\n"),
             Refusal::Unauthorized => (StatusCode::UNAUTHORIZED, "authorization failed\n"),
             Refusal::NoTarget => (StatusCode::SERVICE_UNAVAILABLE, ""),
@@ -76,7 +79,12 @@ impl Refusal {
     fn ends_connection(self) -> bool {
         matches!(
             self,
-            Refusal::MissingHost | Refusal::BadHost | Refusal::BadTarget | Refusal::Coding | Refusal::Connect
+            Refusal::MissingHost
+                | Refusal::BadHost
+                | Refusal::BadTarget
+                | Refusal::Coding
+                | Refusal::Connect
+                | Refusal::BodyTooLarge
         )
     }
 }
@@ -131,9 +139,10 @@ pub(crate) fn flawed(flaw: http1::Flaw) -> Response<Body> {
     mark(text_answer(status, text), Outcome::Refused)
 }
 
-/// The status for a request that got no response from its target. The body is empty.
+/// The status for a request that got no response from its target.
 pub(crate) fn status_of(error: &upstream::Error) -> StatusCode {
     match error.side() {
+        upstream::Side::Client if matches!(error, upstream::Error::BodyTooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
         upstream::Side::Client => StatusCode::BAD_REQUEST,
         upstream::Side::Target if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
         upstream::Side::Target => StatusCode::BAD_GATEWAY,
@@ -144,6 +153,9 @@ pub(crate) fn status_of(error: &upstream::Error) -> StatusCode {
 pub(crate) const CLIENT_GONE: u16 = 499;
 
 pub(crate) fn failed(error: &upstream::Error) -> Response<Body> {
+    if matches!(error, upstream::Error::BodyTooLarge) {
+        return Refusal::BodyTooLarge.answer();
+    }
     empty(status_of(error))
 }
 
@@ -156,14 +168,33 @@ pub(crate) fn options() -> Response<Body> {
     empty(StatusCode::OK)
 }
 
+/// One of our own errors with the page that an operator wrote for it, if there is one. Other programs have use for the
+/// status only, and gRPC for nothing in a body at all.
+pub(crate) fn with_page(
+    mut response: Response<Body>,
+    pages: &ErrorPages,
+    set: &str,
+    asked: &HeaderMap,
+) -> Response<Body> {
+    let grpc = asked.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let Some(page) = pages.page(set, response.status().as_u16()).filter(|_| !grpc) else { return response };
+    let html = std::str::from_utf8(page).is_ok_and(looks_like_html);
+    response.headers_mut().insert(CONTENT_TYPE, page_type(html));
+    *response.body_mut() = Body::full(page.clone());
+    response
+}
+
+fn page_type(html: bool) -> HeaderValue {
+    HeaderValue::from_static(if html { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" })
+}
+
 /// The no-route page, or nothing.
 pub(crate) fn no_route(status: u16, page: &str) -> Response<Body> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
     let mut response = Response::new(Body::full(Bytes::copy_from_slice(page.as_bytes())));
     *response.status_mut() = status;
     if !page.is_empty() {
-        let kind = if looks_like_html(page) { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        response.headers_mut().insert(CONTENT_TYPE, page_type(looks_like_html(page)));
     }
     mark(response, Outcome::NoRoute)
 }

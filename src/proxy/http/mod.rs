@@ -14,14 +14,16 @@ mod packed;
 mod record;
 mod request;
 mod serve;
+mod tunnel;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::uri::{Parts as UriParts, PathAndQuery};
-use http::{Request, Response, StatusCode, Uri, Version};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 
 use self::answer::Refusal;
 use self::body::Body;
@@ -35,7 +37,7 @@ use crate::access_log::Logger;
 use crate::auth::{self, Auth};
 use crate::life::{Flag, Phase, Watch};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
-use crate::net::Peer;
+use crate::net::{Peer, Supplies};
 use crate::proxy::{Config, preamble};
 use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Scheme, Snapshot, Strategy, Target, Turn, path};
 use crate::upstream::{self, Effort, Exchange, Inbound, Pools, RequestBody, RouteState, TargetState, Upgraded};
@@ -49,6 +51,7 @@ pub struct Worker {
     pools: Pools,
     metrics: Metrics,
     shard: Shard,
+    supplies: Supplies,
     /// `None`: no access log.
     logger: Option<Rc<Logger>>,
     /// Raised with [`Phase::Closing`], for all connections at once; made with the first of them.
@@ -66,11 +69,20 @@ impl Worker {
         logger: Option<Logger>,
     ) -> Self {
         let rules = headers::Rules::new(&config);
-        Self { live, config, rules, auth, pools, metrics, shard, logger: logger.map(Rc::new), closing: OnceCell::new() }
+        Self {
+            live,
+            config,
+            rules,
+            auth,
+            pools,
+            metrics,
+            shard,
+            supplies: Supplies::default(),
+            logger: logger.map(Rc::new),
+            closing: OnceCell::new(),
+        }
     }
-}
 
-impl Worker {
     /// Raised once no other request is to be taken on a connection.
     fn closing(&self, life: &Watch) -> &Rc<Flag> {
         self.closing.get_or_init(|| {
@@ -98,7 +110,8 @@ struct Client {
 struct Tunnel {
     upgraded: Upgraded,
     record: Record,
-    _open: Option<OpenWebSocket>,
+    /// Set for WebSockets.
+    open: Option<OpenWebSocket>,
 }
 
 /// What is to be done with a request.
@@ -111,6 +124,8 @@ enum Plan {
     /// Only for those whom these schemes let in.
     Guarded {
         schemes: String,
+        /// The set of pages for who is not.
+        pages: Arc<str>,
         plan: Box<Plan>,
     },
     Answer(Response<Body>),
@@ -118,6 +133,8 @@ enum Plan {
 
 struct Forward {
     target: Arc<TargetState>,
+    /// When the listener's `wt` is over.
+    deadline: Option<Instant>,
     path_and_query: PathAndQuery,
     /// What the schemes of the route have found out about the client.
     grant: Option<auth::Grant>,
@@ -129,31 +146,40 @@ struct Finish<'a> {
     wish: Option<Wish>,
     /// `Origin` of the request.
     origin: Option<HeaderValue>,
-    options: &'a Options,
+    target: &'a TargetState,
+    /// The head that was sent to it.
+    asked: &'a HeaderMap,
 }
 
 impl Client {
     async fn handle(&self, request: Request<Inbound>) -> Response<Body> {
+        let wt = self.listener.write_timeout;
+        let deadline = (!wt.is_zero()).then(|| Instant::now() + wt);
         let logger = self.worker.logger.as_ref();
         let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
-        let response = self.respond(request, &mut facts).await;
+        let response = self.respond(request, deadline, &mut facts).await;
         let Some(facts) = facts.filter(|facts| facts.all()) else { return response };
         let record = Record::own(response.status().as_u16(), answer::outcome(&response), self.worker.shard, facts);
         response.map(|body| body.with_record(record))
     }
 
     /// Takes the facts if the request goes to a target.
-    async fn respond(&self, mut request: Request<Inbound>, facts: &mut Option<Box<Facts>>) -> Response<Body> {
+    async fn respond(
+        &self,
+        mut request: Request<Inbound>,
+        deadline: Option<Instant>,
+        facts: &mut Option<Box<Facts>>,
+    ) -> Response<Body> {
         let worker = &*self.worker;
         let host = match request::asked(&mut request, worker.config.max_target_size) {
             Ok(Asked::Path(host)) => host,
             Ok(Asked::Options) => return answer::options(),
-            Err(refusal) => return refusal.answer(),
+            Err(refusal) => return self.paged(refusal.answer(), "", request.headers()),
         };
         if let (Some(misdirected), Some(tls)) = (&self.listener.misdirected, &self.peer.tls)
             && misdirected(tls.server_name.as_deref(), &host)
         {
-            return Refusal::Misdirected.answer();
+            return self.paged(Refusal::Misdirected.answer(), "", request.headers());
         }
         worker.rules.distrust(request.headers_mut(), &self.peer);
         if let Some(name) = &worker.rules.request_id {
@@ -162,8 +188,13 @@ impl Client {
         if let Some(facts) = facts {
             facts.received(request.headers(), &worker.rules, &self.peer);
         }
+        if let Some(port) = self.listener.redirect
+            && !self.used_scheme(request.headers()).eq_ignore_ascii_case("https")
+        {
+            return self.to_tls(&request, &host, port);
+        }
         let mut plan = self.plan(&request, &host);
-        if let Plan::Guarded { schemes, plan: guarded } = plan {
+        if let Plan::Guarded { schemes, pages, plan: guarded } = plan {
             let asked = auth::Request {
                 method: request.method(),
                 headers: request.headers(),
@@ -175,7 +206,9 @@ impl Client {
             };
             let grant = match worker.auth.check(&schemes, &asked).await {
                 Ok(grant) => grant,
-                Err(refusal) => return answer::unauthorized(refusal),
+                // The words of another service stay its own.
+                Err(refusal @ auth::Refusal::Answer(_)) => return answer::unauthorized(refusal),
+                Err(refusal) => return self.paged(answer::unauthorized(refusal), &pages, request.headers()),
             };
             plan = *guarded;
             if let Plan::Forward(forward) = &mut plan {
@@ -188,7 +221,10 @@ impl Client {
                 worker.metrics.http().redirected(worker.shard, code);
                 answer::redirect(code, &location, request.method())
             }
-            Plan::Forward(forward) => self.forward(request, &host, forward, facts.take()).await,
+            Plan::Forward(mut forward) => {
+                forward.deadline = deadline;
+                self.forward(request, &host, forward, facts.take()).await
+            }
             // Never made twice; closed all the same.
             Plan::Guarded { .. } => Refusal::Unauthorized.answer(),
         }
@@ -213,7 +249,11 @@ impl Client {
         }
         worker.metrics.http().not_found(worker.shard);
         tracing::warn!("No route for {}{}", host, request.uri().path_and_query().map_or("/", PathAndQuery::as_str));
-        Plan::Answer(answer::no_route(worker.config.no_route_status, &snapshot.page))
+        let answer = answer::no_route(worker.config.no_route_status, &snapshot.page);
+        if !snapshot.page.is_empty() {
+            return Plan::Answer(answer);
+        }
+        Plan::Answer(answer::with_page(answer, &snapshot.error_pages, host, request.headers()))
     }
 
     fn try_host(
@@ -226,8 +266,16 @@ impl Client {
     ) -> Option<Plan> {
         let query = request.uri().query();
         for route in snapshot.table.http(host, tls, &cleaned.decoded) {
+            if !route.fits(request, &cleaned.decoded) {
+                continue;
+            }
+            let refuse = |refusal: Refusal, set: &str| {
+                let pages = &snapshot.error_pages;
+                Some(Plan::Answer(answer::with_page(refusal.answer(), pages, set, request.headers())))
+            };
             let Some(target) = self.pick(route) else {
-                return Some(Plan::Answer(Refusal::NoTarget.answer()));
+                let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
+                return refuse(Refusal::NoTarget, set);
             };
             let options = &*target.options;
             let location = match &options.redirect {
@@ -242,7 +290,7 @@ impl Client {
             };
             let trusted = self.worker.config.trusted.as_deref();
             if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
-                return Some(Plan::Answer(Refusal::AccessDenied.answer()));
+                return refuse(Refusal::AccessDenied, route.page_set(target));
             }
             if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
                 && answer::is_preflight(request)
@@ -252,11 +300,18 @@ impl Client {
             }
             let plan = match location {
                 Some((code, location)) => Plan::Redirect { code, location },
-                None => self.plan_forward(request, target, cleaned),
+                None => match self.plan_forward(request, target, cleaned) {
+                    Ok(forward) => Plan::Forward(forward),
+                    Err(refusal) => return refuse(refusal, route.page_set(target)),
+                },
             };
             return Some(match &options.auth {
                 None => plan,
-                Some(schemes) => Plan::Guarded { schemes: schemes.clone(), plan: Box::new(plan) },
+                Some(schemes) => Plan::Guarded {
+                    schemes: schemes.clone(),
+                    pages: target.options.error_pages.clone().unwrap_or_else(|| route.host.clone()),
+                    plan: Box::new(plan),
+                },
             });
         }
         None
@@ -283,20 +338,54 @@ impl Client {
             .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
     }
 
-    fn plan_forward(&self, request: &Request<Inbound>, target: &Target, cleaned: &path::Cleaned<'_>) -> Plan {
+    /// The same URL with TLS at this port.
+    fn to_tls(&self, request: &Request<Inbound>, host: &str, port: u16) -> Response<Body> {
+        let bare = without_port(host).unwrap_or(host).trim_end_matches(':');
+        if bare.is_empty() {
+            return self.paged(Refusal::MissingHost.answer(), "", request.headers());
+        }
+        let port = if port == 443 { String::new() } else { format!(":{port}") };
+        let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        // Only reading may change its method on the way (RFC 9110, section 15.4.2).
+        let reading = matches!(*request.method(), Method::GET | Method::HEAD);
+        let code = if reading { 301 } else { 308 };
+        self.worker.metrics.http().redirected(self.worker.shard, code);
+        answer::redirect(code, &format!("https://{bare}{port}{target}"), request.method())
+    }
+
+    /// One of our own errors, with its page.
+    fn paged(&self, response: Response<Body>, set: &str, asked: &HeaderMap) -> Response<Body> {
+        answer::with_page(response, &self.worker.live.load().error_pages, set, asked)
+    }
+
+    fn plan_forward(
+        &self,
+        request: &Request<Inbound>,
+        target: &Target,
+        cleaned: &path::Cleaned<'_>,
+    ) -> Result<Forward, Refusal> {
+        let limit = self.max_body(&target.options);
+        if limit > 0 && content_length(request.headers()).is_some_and(|length| length > limit) {
+            return Err(Refusal::BodyTooLarge);
+        }
         let speaks_http = matches!(
             (target.destination.scheme, is_websocket(request.headers())),
             (Scheme::Http | Scheme::Https, _) | (Scheme::Ws | Scheme::Wss, true)
         );
         let (true, Some(state)) = (speaks_http, target.state.share::<TargetState>()) else {
-            return Plan::Answer(Refusal::Scheme.answer());
+            return Err(Refusal::Scheme);
         };
         let path = cleaned.forward(&target.options);
         let query = target.destination.query.as_deref();
         match request::forward_target(request.uri().path_and_query(), &path, query) {
-            Some(path_and_query) => Plan::Forward(Forward { target: state, path_and_query, grant: None }),
-            None => Plan::Answer(Refusal::BadTarget.answer()),
+            Some(path_and_query) => Ok(Forward { target: state, path_and_query, grant: None, deadline: None }),
+            None => Err(Refusal::BadTarget),
         }
+    }
+
+    /// Bytes; 0: no limit.
+    fn max_body(&self, options: &Options) -> u64 {
+        options.max_body.unwrap_or(self.worker.config.max_body)
     }
 
     async fn forward(
@@ -307,7 +396,7 @@ impl Client {
         mut log: Option<Box<Facts>>,
     ) -> Response<Body> {
         let worker = &*self.worker;
-        let Forward { target, path_and_query, grant } = forward;
+        let Forward { target, path_and_query, grant, deadline } = forward;
         let (mut head, body) = request.into_parts();
         let wish = match &worker.config.compression {
             Some(compression) if target.options.compress => Some(compression.wish(&head)),
@@ -360,8 +449,8 @@ impl Client {
         uri.path_and_query = Some(path_and_query);
         head.uri = Uri::from_parts(uri).expect("a path alone is a valid URI");
 
-        let body = RequestBody::new(body);
-        let mut record = Record::new(target.clone(), worker.shard, log);
+        let body = RequestBody::new(body, self.max_body(&target.options));
+        let mut record = Record::new(target.clone(), worker.shard, deadline, log);
         let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
         let effort = Effort::default();
         let exchange =
@@ -370,8 +459,8 @@ impl Client {
         record.effort(&effort);
         match answer {
             Ok(response) => {
-                self.pass_on(response, upgrade.as_ref(), Finish { wish, origin, options: &target.options }, record)
-                    .await
+                let finish = Finish { wish, origin, target: &target, asked: &head.headers };
+                self.pass_on(response, upgrade.as_ref(), finish, record).await
             }
             Err(error) => {
                 let (service, place) = (&target.service, &target.destination.text);
@@ -381,7 +470,7 @@ impl Client {
                     upstream::Side::Client => tracing::debug!("{service} {place}: {}", error.chain()),
                 }
                 record.failed(answer::status_of(&error).as_u16(), error.reason());
-                answer::failed(&error)
+                self.paged(answer::failed(&error), target.page_set(), &head.headers)
             }
         }
     }
@@ -407,7 +496,7 @@ impl Client {
             let (Some(upgraded), Some(protocol)) = (upgraded, agreed) else {
                 tracing::error!("a target changed to a protocol that nobody asked for");
                 record.failed(StatusCode::BAD_GATEWAY.as_u16(), "upgrade");
-                return answer::bad_gateway();
+                return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
             };
             worker.rules.remove_hop_by_hop(&mut head.headers);
             head.headers.remove(http::header::CONTENT_LENGTH);
@@ -417,20 +506,20 @@ impl Client {
             record.status(head.status.as_u16());
             record.upgraded(websocket);
             let open = websocket.then(|| worker.metrics.http().websocket(worker.shard));
-            self.tunnel.replace(Some(Tunnel { upgraded, record, _open: open }));
+            self.tunnel.replace(Some(Tunnel { upgraded, record, open }));
             return Response::from_parts(head, Body::empty());
         }
         if !headers::settle_length(&mut head.headers) {
             tracing::error!("a target sent a transfer coding that is not understood");
             record.status(StatusCode::BAD_GATEWAY.as_u16());
-            return answer::bad_gateway();
+            return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
         }
         worker.rules.remove_hop_by_hop(&mut head.headers);
         if head.status == StatusCode::NO_CONTENT {
             head.headers.remove(http::header::CONTENT_LENGTH);
         }
         worker.rules.secure_transport(&mut head.headers, &self.peer);
-        if let Some(edits) = &finish.options.edits {
+        if let Some(edits) = &finish.target.options.edits {
             if let Some(cors) = &edits.cors {
                 cors.permit(finish.origin.as_ref(), &mut head.headers);
             }
@@ -449,7 +538,7 @@ impl Client {
                 Err(error) => {
                     tracing::error!("cannot compress with {}: {error}", coding.name());
                     record.status(StatusCode::BAD_GATEWAY.as_u16());
-                    return answer::bad_gateway();
+                    return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
                 }
             },
         };
@@ -458,6 +547,11 @@ impl Client {
         record.fields(&head.headers);
         Response::from_parts(head, body.with_record(record))
     }
+}
+
+/// As far as it can be read; what cannot is refused elsewhere.
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
 fn set_host(headers: &mut HeaderMap, host: &str) {

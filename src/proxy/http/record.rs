@@ -1,9 +1,9 @@
 //! What becomes of a request, counted and logged when it is over.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 
 use super::answer::CLIENT_GONE;
 use super::facts::Facts;
@@ -17,6 +17,8 @@ pub(crate) struct Record {
     target: Option<Arc<TargetState>>,
     shard: Shard,
     begun: Instant,
+    /// When the listener's `wt` ends it.
+    deadline: Option<Instant>,
     status: u16,
     upgraded: bool,
     /// `None`: there is no access log, or it is not for this request.
@@ -25,15 +27,21 @@ pub(crate) struct Record {
 
 impl Record {
     /// A request that goes to a target.
-    pub(crate) fn new(target: Arc<TargetState>, shard: Shard, facts: Option<Box<Facts>>) -> Self {
+    pub(crate) fn new(
+        target: Arc<TargetState>,
+        shard: Shard,
+        deadline: Option<Instant>,
+        facts: Option<Box<Facts>>,
+    ) -> Self {
         let begun = Instant::now();
-        Self { target: Some(target), shard, begun, status: CLIENT_GONE, upgraded: false, facts }
+        target.series.begin(shard);
+        Self { target: Some(target), shard, begun, deadline, status: CLIENT_GONE, upgraded: false, facts }
     }
 
     /// A request that we answer.
     pub(crate) fn own(status: u16, outcome: Outcome, shard: Shard, mut facts: Box<Facts>) -> Self {
         facts.outcome = outcome;
-        Self { target: None, shard, begun: facts.begun, status, upgraded: false, facts: Some(facts) }
+        Self { target: None, shard, begun: facts.begun, deadline: None, status, upgraded: false, facts: Some(facts) }
     }
 
     /// The response has begun. What ends it is not known yet.
@@ -70,6 +78,11 @@ impl Record {
         {
             facts.protocol = "websocket";
         }
+    }
+
+    /// `idletimeout` of the route.
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
+        self.target.as_ref()?.options.idle_timeout
     }
 
     /// Fields that may tell how a gRPC call went: those of the head or the trailers.
@@ -110,6 +123,11 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         let took = self.begun.elapsed();
+        // Nobody has closed anything: the time was over, and we close.
+        let late = |deadline: Instant| Instant::now() + TICK >= deadline;
+        if self.status == CLIENT_GONE && self.deadline.is_some_and(late) {
+            self.failed(StatusCode::GATEWAY_TIMEOUT.as_u16(), "write_timeout");
+        }
         if let Some(target) = &self.target {
             let code = if self.upgraded { 0 } else { self.status };
             target.series.observe(self.shard, code, took);
@@ -119,3 +137,6 @@ impl Drop for Record {
         }
     }
 }
+
+/// How exact timers are.
+const TICK: Duration = Duration::from_millis(2);

@@ -12,10 +12,10 @@ use http::{Method, Request, Response, StatusCode, Version, request};
 use http_body::Body as _;
 
 use super::body::Body;
-use super::{Client, Tunnel, Worker, answer, h2};
+use super::{Client, Worker, answer, h2, tunnel};
 use crate::http1::{Begun, Downstream, Encoder, Framing, HeadError, Limits, ResponseLine, is_bodiless};
 use crate::life::{Lease, Phase, Watch};
-use crate::net::{Deadline, Peer, Stream, tunnel};
+use crate::net::{Deadline, Peer, Stream};
 use crate::upstream::Inbound;
 
 /// What all connections of one listener share.
@@ -29,6 +29,8 @@ pub struct Listener {
     pub idle_timeout: Duration,
     /// A client that has closed its sending side still gets its answer.
     pub half_close: bool,
+    /// Every request gets a redirect to the same URL with TLS at this port.
+    pub redirect: Option<u16>,
     /// Set on listeners with TLS.
     pub misdirected: Option<Misdirected>,
 }
@@ -39,7 +41,7 @@ pub type Misdirected = Rc<dyn Fn(Option<&str>, &str) -> bool>;
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves a connection until it ends. From [`Phase::Closing`] on only the request under way is finished.
-pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc<Worker>, mut life: Watch) {
+pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc<Worker>, life: Watch) {
     if stream.is_h2() {
         // In a box of its own: connections that speak HTTP/1.1 are to be small.
         return Box::pin(h2::serve(stream, peer, listener, worker, life)).await;
@@ -59,17 +61,9 @@ pub async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: R
         tracing::debug!("{}: {error}", session.client.peer.remote);
         return;
     }
-    let Some(Tunnel { mut upgraded, mut record, _open }) = session.client.tunnel.take() else { return };
-    let Some((mut stream, read)) = session.wire.into_parts() else { return };
-    tokio::select! {
-        copied = tunnel(&mut stream, &mut upgraded.stream, &read, &upgraded.read) => {
-            match copied {
-                Ok(copied) => record.copied(copied.forth, copied.back),
-                Err(error) => tracing::debug!("{}: {error}", session.client.peer.remote),
-            }
-        }
-        () = life.reached(Phase::Closing) => {}
-    }
+    let Some(tunnel) = session.client.tunnel.take() else { return };
+    let Some((stream, read)) = session.wire.into_parts() else { return };
+    tunnel::run(&session.client, stream, &read, tunnel, life).await;
 }
 
 struct Session {

@@ -124,7 +124,7 @@ impl Connection {
             relay(&mut client, &mut target, limits, &worker.supplies, moved).await
         };
         self.reason = match &end {
-            End::Done => Reason::Done,
+            End::Done | End::Left => Reason::Done,
             End::Idle => Reason::Idle,
             End::Stuck => Reason::Stuck,
             End::Failed(Side::Client, _) => Reason::ClientFailed,
@@ -144,6 +144,7 @@ impl Drop for Connection {
             remote: self.peer.remote,
             local: self.peer.local,
             server_name: self.server_name.as_deref(),
+            tls: self.peer.tls.as_deref(),
             target: self.target.as_deref(),
             from_client: self.from_client,
             from_target: self.from_target,

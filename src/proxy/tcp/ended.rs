@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Family;
+use crate::net::TlsInfo;
 use crate::upstream::TargetState;
 
 /// A connection that is over, for the access log.
@@ -17,6 +18,8 @@ pub struct Ended<'a> {
     pub local: SocketAddr,
     /// As the client sent it, if it was read.
     pub server_name: Option<&'a str>,
+    /// Set when TLS was ended here.
+    pub tls: Option<&'a TlsInfo>,
     /// The one that it went to, or the last that was tried, or that it was denied.
     pub target: Option<&'a TargetState>,
     /// Bytes that the target took.

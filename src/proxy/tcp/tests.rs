@@ -42,7 +42,7 @@ impl Bench {
         let table = builder.build().table;
         upstream::Directory::new(metrics.clone()).attach(table.routes());
         let live = Arc::new(LiveTable::default());
-        live.store(Snapshot { table, page: "".into() });
+        live.store(Snapshot { table, page: "".into(), ..Snapshot::default() });
         let pools = Pools::new(upstream::Config {
             dial_timeout: Duration::from_secs(5),
             response_header_timeout: Duration::ZERO,

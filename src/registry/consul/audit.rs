@@ -20,6 +20,8 @@ pub(super) struct Audit {
     later: Option<Instant>,
     /// Until when the share of time for audits is used up. A few in a row are allowed before that.
     free: Option<Instant>,
+    /// After a failure: not before this.
+    retry: Option<Instant>,
     /// Indexes of the latest reads, and of the last list of checks with a change.
     reads: VecDeque<u64>,
     checks: u64,
@@ -89,7 +91,7 @@ impl Audit {
 
     /// The earliest time for the next audit, if there was one.
     pub(super) fn allowed(&self) -> Option<Instant> {
-        self.free.and_then(|at| at.checked_sub(IN_A_ROW))
+        self.free.and_then(|at| at.checked_sub(IN_A_ROW)).max(self.retry)
     }
 
     /// When the next audit is due.
@@ -106,13 +108,14 @@ impl Audit {
 
     /// It took a share of the time, and so the next ones have to wait.
     pub(super) fn spend(&mut self, now: Instant, time: Duration) {
+        self.retry = None;
         self.free = Some(self.free.map_or(now, |at| at.max(now)) + time.clamp(Duration::from_millis(250), LATER));
     }
 
     /// It failed: again after a pause.
     pub(super) fn failed(&mut self, now: Instant, pause: Duration) {
         self.want();
-        self.free = Some(now + IN_A_ROW + pause);
+        self.retry = Some(now + pause);
     }
 }
 
@@ -203,5 +206,10 @@ mod tests {
         let mut audit = Audit::default();
         audit.failed(now, Duration::from_secs(1));
         assert_eq!(audit.due(now), Some(now + Duration::from_secs(1)));
+        // Failures are no debt: what follows them is not late for it.
+        let back = now + Duration::from_secs(1);
+        audit.spend(back, Duration::from_secs(4));
+        audit.want();
+        assert_eq!(audit.due(back), Some(back));
     }
 }

@@ -3,14 +3,45 @@
 use crate::consul::Check;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rules {
+pub(in crate::registry) struct Rules {
     /// Check states that count as good. Compared letter by letter.
-    pub(super) accepted: Vec<String>,
+    pub(in crate::registry) accepted: Vec<String>,
     /// All checks of an instance must be good, not just one.
-    pub(super) all: bool,
+    pub(in crate::registry) all: bool,
 }
 
 impl Rules {
+    /// Why the instance `service_id` may have no traffic; `None`: it may. The same rules as [`Rules::accept`], in words.
+    pub(in crate::registry) fn refusal(&self, service_id: &str, checks: &[Check]) -> Option<String> {
+        if self.accept(service_id, checks) {
+            return None;
+        }
+        let maintenance = format!("_service_maintenance:{service_id}");
+        for check in checks {
+            match check.id.as_str() {
+                "serfHealth" if check.status == "critical" => return Some("its node is down (serfHealth)".to_owned()),
+                "_node_maintenance" => return Some("its node is in maintenance".to_owned()),
+                id if id == maintenance && check.status == "critical" => {
+                    return Some("it is in maintenance".to_owned());
+                }
+                _ => {}
+            }
+        }
+        let own: Vec<&Check> = checks
+            .iter()
+            .filter(|c| {
+                c.service_id == service_id && !c.service_id.is_empty() && !c.id.starts_with("_service_maintenance")
+            })
+            .collect();
+        if own.is_empty() {
+            return Some("it has no check of its own, and without one nobody says that it is well".to_owned());
+        }
+        let bad = own.iter().filter(|check| !self.accepted.contains(&check.status));
+        let bad: Vec<String> = bad.map(|check| format!("{} is {}", check.id, check.status)).collect();
+        let rule = if self.all { "all checks must be" } else { "one check must be" };
+        Some(format!("{} ({rule} {})", bad.join(", "), self.accepted.join(" or ")))
+    }
+
     /// Whether the instance `service_id` may have traffic. `checks` are those of its node: the node's own and the
     /// instance's; checks of other instances do not matter.
     pub(super) fn accept<'c>(&self, service_id: &str, checks: impl IntoIterator<Item = &'c Check>) -> bool {
@@ -170,6 +201,8 @@ mod tests {
             ),
         ] {
             assert_eq!(rules.accept("a", &checks), expected, "{name}");
+            let refusal = rules.refusal("a", &checks);
+            assert_eq!(refusal.is_none(), expected, "{name}: {refusal:?}");
         }
         let none = Rules { accepted: vec![], all: false };
         assert!(!none.accept("a", &[check("c", "a", "passing")]), "no accepted state, no instance");

@@ -175,7 +175,14 @@ mod tests {
     use super::*;
 
     fn instance(id: &str, port: u16) -> Instance {
-        Instance { service: "s".into(), id: id.into(), address: "10.0.0.1".into(), port, tags: vec![] }
+        Instance {
+            service: "s".into(),
+            id: id.into(),
+            address: "10.0.0.1".into(),
+            port,
+            tags: vec![],
+            options: Default::default(),
+        }
     }
 
     fn list(ids: &str) -> Vec<Instance> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::health::Rules;
 use super::lists;
 use crate::consul::Entry;
-use crate::route::Instance;
+use crate::route::{self, Instance};
 
 pub(super) struct Instances {
     /// Those that may have traffic, by id.
@@ -27,7 +27,14 @@ impl Instances {
             }
             let address = if service.address.is_empty() { &node.address } else { &service.address };
             let tags = service.tags.iter().map(String::as_str);
-            read.shape = read.shape.wrapping_add(lists::shape(&node.name, &service.id, address, service.port, tags));
+            read.shape = read.shape.wrapping_add(lists::shape(
+                &node.name,
+                &service.id,
+                address,
+                service.port,
+                tags,
+                lists::options(&service.meta),
+            ));
             if !read.nodes.contains(node.name.as_str()) {
                 read.nodes.insert(node.name.as_str().into());
             }
@@ -39,6 +46,9 @@ impl Instances {
                     address: address.clone(),
                     port: u16::try_from(service.port).unwrap_or(0),
                     tags: service.tags.clone(),
+                    options: lists::options(&service.meta)
+                        .map(|(key, value)| (key.to_owned(), route::held(value)))
+                        .collect(),
                 });
             }
         }

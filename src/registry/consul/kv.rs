@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 use crate::consul::{self, Client, Keys, Mode, Pair, Step, Watch};
 use crate::registry::publish::{Feed, Manual};
 use crate::registry::status::Source;
+use crate::route::{ErrorPages, Named};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Overrides,
     Page,
+    Options,
+    ErrorPages,
 }
 
 pub(super) struct Kv {
@@ -27,7 +30,7 @@ impl Kv {
     pub(super) async fn run(self) {
         let mode = match (self.poll, self.kind) {
             (Duration::ZERO, Kind::Overrides) => Mode::Block(HEARTBEAT),
-            (Duration::ZERO, Kind::Page) => Mode::Block(WAIT),
+            (Duration::ZERO, _) => Mode::Block(WAIT),
             (poll, _) => Mode::Poll(poll),
         };
         let mut watch = Watch::new(self.client.clone(), Keys::kv(&self.path), "recurse", mode, true);
@@ -93,8 +96,10 @@ impl Kv {
     }
 
     fn known(&self) {
-        if self.kind == Kind::Overrides {
-            self.feed.manual_known();
+        match self.kind {
+            Kind::Overrides => self.feed.manual_known(),
+            Kind::Options => self.feed.named_known(),
+            Kind::Page | Kind::ErrorPages => {}
         }
     }
 
@@ -115,7 +120,26 @@ impl Kv {
         match self.kind {
             Kind::Overrides => self.feed.manual(overrides(pairs)),
             Kind::Page => self.feed.page(&page(pairs)),
+            Kind::Options => {
+                let texts = self.below(pairs);
+                self.feed.named(Named::parse(texts.iter().map(|(name, text)| (*name, text.as_str()))));
+            }
+            Kind::ErrorPages => {
+                let texts = self.below(pairs);
+                let (pages, wrong) = ErrorPages::parse(texts.iter().map(|(name, text)| (*name, text.as_str())));
+                self.source.warn((!wrong.is_empty()).then(|| format!("ignoring {}", wrong.join("; "))));
+                self.feed.error_pages(pages);
+            }
         }
+    }
+}
+
+impl Kv {
+    /// Texts with the names of their keys below the path.
+    fn below<'p>(&self, pairs: &'p [Pair]) -> Vec<(&'p str, String)> {
+        let path = self.path.trim_end_matches('/');
+        let name = |pair: &'p Pair| pair.key.strip_prefix(path).unwrap_or(&pair.key).trim_start_matches('/');
+        pairs.iter().map(|pair| (name(pair), pair.text().to_string())).filter(|(name, _)| !name.is_empty()).collect()
     }
 }
 

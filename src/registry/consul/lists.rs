@@ -2,7 +2,7 @@
 //! straight into fingerprints: nothing of them is kept but a number per name.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(super) struct Names {
     pub(super) tagged: Prints,
     /// The servers themselves are in the list, as they always are for those who may see them.
     pub(super) consul: bool,
+    /// A service with a route tag that cannot be asked about; see [`is_askable`].
+    pub(super) unaskable: Option<String>,
 }
 
 impl Names {
@@ -56,7 +58,10 @@ impl Checks {
             });
             add(&mut self.services, &check.service_name.0, print);
             let name = check.service_name.str();
-            if !self.tagged.contains(name) && check.service_tags.0.iter().any(|tag| is_route(tag, prefix)) {
+            if !self.tagged.contains(name)
+                && is_askable(name)
+                && check.service_tags.0.iter().any(|tag| is_route(tag, prefix))
+            {
                 self.tagged.insert(name.into());
             }
         } else if check.id.0 == "serfHealth" || check.id.0 == "_node_maintenance" {
@@ -78,13 +83,28 @@ pub(super) fn changed<'p>(old: &'p Prints, new: &'p Prints) -> impl Iterator<Ite
 }
 
 /// What of an instance decides about its routes, health aside. Add up those of a service.
-pub(super) fn shape<'t>(node: &str, id: &str, address: &str, port: i64, tags: impl Iterator<Item = &'t str>) -> u64 {
+pub(super) fn shape<'t>(
+    node: &str,
+    id: &str,
+    address: &str,
+    port: i64,
+    tags: impl Iterator<Item = &'t str>,
+    options: impl Iterator<Item = (&'t str, &'t str)>,
+) -> u64 {
     print(|h| {
         (node, id, address, port).hash(h);
         for tag in tags {
             tag.hash(h);
         }
+        for option in options {
+            option.hash(h);
+        }
     })
+}
+
+/// The options among the metadata of an instance, `ferrio-<option>`.
+pub(super) fn options(meta: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+    meta.iter().filter_map(|(key, value)| Some((key.strip_prefix("ferrio-")?, value.as_str())))
 }
 
 fn print(fill: impl FnOnce(&mut DefaultHasher)) -> u64 {
@@ -200,6 +220,7 @@ struct ServiceRef<'a> {
     #[serde(borrow)]
     address: Text<'a>,
     port: Option<i64>,
+    meta: Option<BTreeMap<String, String>>,
 }
 
 struct NamesSeed<'p>(&'p str);
@@ -223,7 +244,10 @@ impl<'de> Visitor<'de> for NamesSeed<'_> {
         let mut names = Names::default();
         while let Some((name, tags)) = map.next_entry::<Text<'de>, Texts<'de>>()? {
             names.consul |= name.0 == "consul";
-            if tags.0.iter().any(|tag| is_route(tag, self.0)) {
+            if !tags.0.iter().any(|tag| is_route(tag, self.0)) {
+            } else if !is_askable(&name.0) {
+                names.unaskable = Some(name.0.into_owned());
+            } else {
                 names.tagged.insert(name.0.as_ref().into(), print(|h| tags.0.hash(h)));
             }
         }
@@ -234,6 +258,12 @@ impl<'de> Visitor<'de> for NamesSeed<'_> {
 /// Whether a tag is a route tag.
 pub(super) fn is_route(tag: &str, prefix: &str) -> bool {
     tag.trim_start().starts_with(prefix)
+}
+
+/// Whether Consul can be asked about a service: it cleans the path of a request, escapes and all, so some names lead
+/// elsewhere.
+fn is_askable(name: &str) -> bool {
+    name.strip_suffix('/').unwrap_or(name).split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Reads a list element by element.
@@ -276,7 +306,8 @@ impl<'de> DeserializeSeed<'de> for NodesSeed {
             for service in node.services.iter().flatten().filter(|s| is_ordinary(&s.kind.0)) {
                 let address = if service.address.is_empty() { &node.address.0 } else { &service.address.0 };
                 let tags = service.tags.0.iter().map(AsRef::as_ref);
-                let print = shape(&node.node.0, &service.id.0, address, service.port.unwrap_or(0), tags);
+                let options = service.meta.iter().flat_map(options);
+                let print = shape(&node.node.0, &service.id.0, address, service.port.unwrap_or(0), tags, options);
                 add(&mut prints, &service.service.0, print);
             }
         };
@@ -305,6 +336,18 @@ mod tests {
         assert_eq!(Names::read(b"null", "urlprefix-").unwrap(), Names::default());
         for bad in ["[]", "{", "", "{} x"] {
             assert!(Names::read(bad.as_bytes(), "u").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_that_cannot_be_asked_for() {
+        for name in ["..", ".", "a/../b", "a//b", "/a", "a/.", "//"] {
+            let text = format!(r#"{{"{name}":["urlprefix-/"],"b":["urlprefix-/"]}}"#);
+            let names = Names::read(text.as_bytes(), "urlprefix-").unwrap();
+            assert_eq!((names.tagged.len(), names.unaskable.as_deref()), (1, Some(name)));
+        }
+        for name in ["a/b", "a/", "..a", "a..", "x y", "ü%"] {
+            assert!(is_askable(name), "{name}");
         }
     }
 
@@ -357,18 +400,13 @@ mod tests {
     #[test]
     fn shapes_agree_with_those_of_entries() {
         let text = r#"[{"Node":"n","Address":"10.0.0.1","Services":[
-            {"ID":"a1","Service":"a","Tags":["x","y"],"Address":"","Port":80,"Kind":null},
+            {"ID":"a1","Service":"a","Tags":["x","y"],"Address":"","Port":80,"Kind":null,"Meta":{"ferrio-b":"c","x":"y"}},
             {"ID":"p1","Service":"a","Tags":["x"],"Port":81,"Kind":"connect-proxy"}],"Checks":[]},
             {"Node":"m","Address":"10.0.0.2","Services":[{"ID":"a1","Service":"a","Tags":null,"Address":"10.9.9.9","Port":80}]},
             {"Node":"o","Services":null}]"#;
         let shapes = shapes(text.as_bytes()).unwrap();
-        let expected = shape("n", "a1", "10.0.0.1", 80, ["x", "y"].into_iter()).wrapping_add(shape(
-            "m",
-            "a1",
-            "10.9.9.9",
-            80,
-            std::iter::empty(),
-        ));
+        let expected = shape("n", "a1", "10.0.0.1", 80, ["x", "y"].into_iter(), [("b", "c")].into_iter())
+            .wrapping_add(shape("m", "a1", "10.9.9.9", 80, std::iter::empty(), std::iter::empty()));
         assert_eq!(shapes.get("a"), Some(&expected));
         assert_eq!(shapes.len(), 1);
     }

@@ -3,13 +3,16 @@
 pub(super) mod announce;
 mod audit;
 mod doubt;
-mod health;
+pub(super) mod health;
+pub(super) mod history;
 mod hold;
 mod instances;
 mod kv;
 mod lists;
 pub(super) mod overrides;
+pub(super) mod own_keys;
 mod services;
+mod switches;
 
 use std::sync::Arc;
 
@@ -18,7 +21,9 @@ use tokio::task::JoinSet;
 
 use self::announce::{Announcer, Order};
 use self::kv::{Kind, Kv};
+use self::own_keys::OwnKeys;
 use self::services::{Services, Setup, Sources};
+use super::disabled::Control;
 use super::publish::{Aliases, Feed};
 use super::status::Board;
 use super::{ConsulConfig, Error};
@@ -31,6 +36,7 @@ pub(super) async fn run(
     config: &ConsulConfig,
     feed: &Feed,
     board: &Board,
+    control: &Control,
     aliases: watch::Receiver<Aliases>,
     orders: mpsc::Receiver<Order>,
 ) -> Result<(), Error> {
@@ -57,12 +63,27 @@ pub(super) async fn run(
         },
     });
     tasks.spawn(services.run());
-    for (kind, path, name) in [(Kind::Overrides, &config.kv_path, "overrides"), (Kind::Page, &config.page_path, "page")]
-    {
+    if !config.options_path.is_empty() {
+        feed.await_named();
+    }
+    for (kind, path, name) in [
+        (Kind::Overrides, &config.kv_path, "overrides"),
+        (Kind::Page, &config.page_path, "page"),
+        (Kind::Options, &config.options_path, "options"),
+        (Kind::ErrorPages, &config.error_pages_path, "error pages"),
+    ] {
+        // The first two mean the whole store then, as in fabio.
+        if path.is_empty() && matches!(kind, Kind::Options | Kind::ErrorPages) {
+            continue;
+        }
         let path = path.trim_start_matches('/').to_owned();
         let source = board.source(name);
         let kv = Kv { client: client.clone(), kind, path, poll: config.poll_interval, feed: feed.clone(), source };
         tasks.spawn(kv.run());
+    }
+    if let Some(key) = OwnKeys::new(&config.kv_path).disabled() {
+        let source = board.source("disabled");
+        tasks.spawn(switches::follow(client, key, config.poll_interval, control.clone(), source));
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 use crate::consul::Client;
 use crate::route::{self, Origin, Reject};
 
+use super::history::{self, Past};
 use super::kv::is_below;
+use super::own_keys::OwnKeys;
 
 /// The overrides in Consul's KV store; without Consul there are none.
 #[derive(Clone)]
@@ -14,6 +16,7 @@ struct Store {
     client: Client,
     /// Without leading and trailing slashes.
     path: String,
+    own: OwnKeys,
 }
 
 /// The value of one key.
@@ -34,7 +37,7 @@ pub enum Written {
 
 impl Overrides {
     pub(in crate::registry) fn new(client: Client, path: &str) -> Self {
-        Self(Some(Store { client, path: path.trim_matches('/').to_owned() }))
+        Self(Some(Store { client, path: path.trim_matches('/').to_owned(), own: OwnKeys::new(path) }))
     }
 
     pub(in crate::registry) fn none() -> Self {
@@ -60,14 +63,39 @@ impl Overrides {
     pub async fn write(&self, suffix: &str, value: &str, version: u64) -> Result<Written, super::super::Error> {
         let Some(store) = &self.0 else { return Ok(Written::Mismatch) };
         let key = store.key(suffix)?;
+        // For the history; the versions are what decides.
+        let before = store.client.value(&key).await.map(|stored| stored.text).unwrap_or_default();
         // As fabio does it: the second attempt decides, also when the first one failed.
-        if let Ok(true) = store.client.write(&key, value.to_owned(), 0).await {
-            return Ok(Written::Done);
+        let written = match store.client.write(&key, value.to_owned(), 0).await {
+            Ok(true) => true,
+            _ => store.client.write(&key, value.to_owned(), version).await?,
+        };
+        if !written {
+            return Ok(Written::Mismatch);
         }
-        Ok(match store.client.write(&key, value.to_owned(), version).await? {
-            true => Written::Done,
-            false => Written::Mismatch,
-        })
+        if let Err(error) = history::keep(&store.client, &store.own, suffix, &before, value).await {
+            tracing::info!("The history of {key} could not be kept: {error}");
+        }
+        Ok(Written::Done)
+    }
+
+    /// Texts that were written before, the newest first.
+    pub async fn history(&self, suffix: &str) -> Result<Vec<Past>, super::super::Error> {
+        let Some(store) = &self.0 else { return Ok(Vec::new()) };
+        store.key(suffix)?;
+        Ok(history::list(&store.client, &store.own, suffix).await?)
+    }
+
+    /// One of them; empty if there is none with this id.
+    pub async fn past(&self, suffix: &str, id: &str) -> Result<String, super::super::Error> {
+        let Some(store) = &self.0 else { return Ok(String::new()) };
+        store.key(suffix)?;
+        Ok(history::text(&store.client, &store.own, suffix, id).await?)
+    }
+
+    /// The key of a suffix, for origins.
+    pub(in crate::registry) fn key(&self, suffix: &str) -> Result<String, super::super::Error> {
+        self.0.as_ref().map_or_else(|| Ok(suffix.to_owned()), |store| store.key(suffix))
     }
 
     /// The lines of a text that could not be used.

@@ -306,6 +306,14 @@ impl Services {
         self.names_well = true;
         self.setup.sources.names.good(seen.index);
         let names = seen.value.unwrap_or_default();
+        if let Some(name) = &names.unaskable
+            && self.names.as_ref().is_none_or(|old| old.unaskable.as_ref() != Some(name))
+        {
+            tracing::warn!(
+                "registry: the service {name:?} has route tags, but Consul cannot be asked about a service of that name; \
+                 its routes are not served. Rename it"
+            );
+        }
         let doubt = self.names_doubt.look(names.consul, names.tagged.len(), seen.filtered);
         self.on_doubt();
         let trusted = self.is_trusted(seen.step, seen.after_failures) && !doubt;
@@ -591,7 +599,8 @@ impl Services {
         self.read_older_than(Some(since), index);
         let now = Instant::now();
         self.audit.spend(now, FEW_READS);
-        self.paced = self.audit.allowed();
+        // Audits of other kinds may have left a debt; that is not to hold up the lists.
+        self.paced = self.audit.allowed().map(|at| at.min(now + FEW_READS));
     }
 
     /// Looks for an address or a port that changed alone.

@@ -34,6 +34,7 @@ impl Bench {
             address: "10.0.0.1".into(),
             port: *port,
             tags: tags.iter().map(|t| (*t).to_owned()).collect(),
+            options: Default::default(),
         });
         self.funnel.feed.services([(Arc::from(name), instances.collect())]);
     }
@@ -200,6 +201,7 @@ async fn bursts_are_joined_and_nothing_waits_long() {
             address: "10.0.0.1".into(),
             port: i,
             tags: vec!["urlprefix-/".into()],
+            options: Default::default(),
         };
         feed.services([(Arc::from("s"), [instance].into())]);
     };

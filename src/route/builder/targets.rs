@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::commands::Prepared;
 use crate::route::target::sameness;
-use crate::route::{Add, Class, Target, Weight};
+use crate::route::{Add, Class, Conditions, Target, Weight};
 
 /// The targets of a place while commands are applied.
 #[derive(Default)]
@@ -38,12 +38,12 @@ impl<'a> Targets<'a> {
         self.list.retain(|(_, add, _)| !fits(add));
     }
 
-    /// Divides the weight between the targets that fit, for each class of its own. False if there are none.
+    /// Divides the weight between the targets that fit, for each kind of its own. False if there are none.
     pub(super) fn set_weight(&mut self, weight: Weight, fits: impl Fn(&Add) -> bool) -> bool {
         self.seen.clear();
         let mut any = false;
-        for class in Class::ALL {
-            let fitting = |add: &Add| add.class() == class && fits(add);
+        for kind in self.kinds() {
+            let fitting = |add: &Add| Kind::of(add) == kind && fits(add);
             let count = self.list.iter().filter(|(_, add, _)| fitting(add)).count();
             for (_, _, current) in self.list.iter_mut().filter(|(_, add, _)| fitting(add)) {
                 *current = weight.part_of(count);
@@ -53,13 +53,38 @@ impl<'a> Targets<'a> {
         any
     }
 
-    pub(super) fn by_class(self) -> impl Iterator<Item = (Class, Vec<Target>)> {
-        Class::ALL.into_iter().filter_map(move |class| {
-            let own = self.list.iter().filter(|(_, add, _)| add.class() == class);
-            let targets: Vec<_> =
-                own.map(|(prepared, add, weight)| Target::new(add, *weight, prepared.identity)).collect();
-            (!targets.is_empty()).then_some((class, targets))
+    /// What becomes a route each.
+    pub(super) fn by_kind(self) -> impl Iterator<Item = (Class, Vec<Target>)> {
+        self.kinds().into_iter().map(move |kind| {
+            let own = self.list.iter().filter(|(_, add, _)| Kind::of(add) == kind);
+            (kind.class, own.map(|(prepared, add, weight)| Target::new(add, *weight, prepared.identity)).collect())
         })
+    }
+
+    /// In order: HTTP first, those with more conditions first. Nearly always one.
+    fn kinds(&self) -> Vec<Kind<'a>> {
+        let mut kinds = Vec::new();
+        for (_, add, _) in &self.list {
+            let kind = Kind::of(add);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds.sort_by(|a, b| a.class.cmp(&b.class).then_with(|| Conditions::order(a.conditions, b.conditions)));
+        kinds
+    }
+}
+
+/// Targets of one kind make one route.
+#[derive(Clone, Copy, PartialEq)]
+struct Kind<'a> {
+    class: Class,
+    conditions: Option<&'a Conditions>,
+}
+
+impl<'a> Kind<'a> {
+    fn of(add: &'a Add) -> Self {
+        Self { class: add.class(), conditions: add.options.conditions.as_deref() }
     }
 }
 

@@ -22,6 +22,8 @@ fn config() -> Config {
         max_headers: 512,
         max_header_size: 256 * 1024,
         max_target_size: 64 * 1024,
+        max_body: 0,
+        websocket_idle_timeout: std::time::Duration::ZERO,
         compression: None,
         flush_interval: std::time::Duration::ZERO,
         global_flush_interval: std::time::Duration::ZERO,
