@@ -88,6 +88,7 @@ impl Downstream {
 
     /// The time until the next request begins to come; 0 is no limit.
     pub fn idle(&self, limit: Duration) {
+        self.0.request.take();
         let wire = &mut *self.0.wire.borrow_mut();
         wire.begun = false;
         wire.scan = Scan::default();
