@@ -187,6 +187,10 @@ async fn what_is_no_request_is_answered_and_ended() {
     }
     // Nothing of it was seen as a whole request.
     assert_eq!(origin.seen().len(), 0);
+    // Empty lines before a request are none, however they come.
+    let mut client = proxy.client().await;
+    client.send_slowly("\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    assert_eq!(client.response().await.status, 200);
     // The longest length there is, is one: it ends with the connection.
     let mut client = proxy.client().await;
     client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 18446744073709551615\r\n\r\nabc").await;

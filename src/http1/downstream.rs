@@ -106,7 +106,8 @@ impl Downstream {
         loop {
             if !wire.begun {
                 skip_blank_lines(wire.link.buffer()).map_err(HeadError::Flaw)?;
-                wire.begun = wire.link.buffered() > 0;
+                // A CR alone is half an empty line.
+                wire.begun = wire.link.buffer().first().is_some_and(|first| *first != b'\r');
                 if wire.begun {
                     wire.limit.within(limit);
                 }
@@ -114,7 +115,7 @@ impl Downstream {
             if wire.begun {
                 let read = wire.link.buffer();
                 // What is no HTTP at all need not come to an end first.
-                if !read.starts_with(b"\r") && !read[0].is_ascii_graphic() {
+                if !read.first().is_some_and(u8::is_ascii_graphic) {
                     return Poll::Ready(Err(HeadError::Flaw(Flaw::Malformed("no HTTP"))));
                 }
                 if let Some(length) = wire.scan.find(read, self.0.limits).map_err(HeadError::Flaw)? {
