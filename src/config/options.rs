@@ -195,6 +195,8 @@ options! {
         "retries that a route with retry= may have, in percent of its requests; a few per second are always allowed";
     proxy_retrybuffer: i64 = "proxy.retrybuffer", Kind::Size { min: 0, max: 64 << 20 }, "65536", OURS, Built,
         "bytes of a request body that are kept so that it can be sent again; larger ones are sent once";
+    proxy_requestwritetimeout: i64 = "proxy.requestwritetimeout", ANY_TIME, "60s", OURS, Built,
+        "longest pause in which a target takes nothing of a request that is being sent; 0: no limit";
     proxy_maxbody: i64 = "proxy.maxbody", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
         "bytes in the body of one request, unless its route says maxbody=; 0: no limit";
     proxy_websocket_idletimeout: i64 = "proxy.websocket.idletimeout", TIME, "0s", OURS, Built,

@@ -83,6 +83,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     registry.settings.known = targets::known(&target_tls, sockets, connect);
     let upstream = upstream::Config {
         dial_timeout: duration::positive(values.proxy_dialtimeout),
+        write_timeout: duration::positive(values.proxy_requestwritetimeout),
         response_header_timeout: duration::positive(values.proxy_responseheadertimeout),
         keep_alive: match values.proxy_keepalivetimeout {
             ..0 => None,

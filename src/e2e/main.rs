@@ -8,6 +8,7 @@ mod acme;
 mod admin;
 mod choosing;
 mod client_certificates;
+mod codec;
 mod commands;
 mod consul;
 mod grpc;

@@ -74,7 +74,7 @@
 //! | R65 | a_target_that_does_not_answer_in_time_is_a_gateway_timeout, times_of_a_route | |
 //! | R66 | a_body_that_breaks_off_breaks_off_for_the_client_too, a_head_that_was_passed_on_is_not_taken_back | |
 //! | R67 | a_service_that_fails_is_without_routes_as_in_fabio, a_route_whose_targets_all_have_weight_0_is_unavailable | an option; routes come from healthy instances alone, as in fabio; 503 when weights shut all of them out (ruling on 1.8.0) |
-//! | R68 | listeners_cut_clients_that_dawdle_but_not_those_that_progress, dripping_does_not_extend_the_time_for_a_head | |
+//! | R68 | listeners_cut_clients_that_dawdle_but_not_those_that_progress | |
 //! | R69 | bodies_keep_their_framing | |
 //! | R70 | the_limit_of_connections_is_about_idle_ones | |
 //! | R80 | hosts_and_paths_decide | |

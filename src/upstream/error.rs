@@ -25,6 +25,8 @@ pub enum Error {
     TryTimeout,
     /// The target says that it has not looked at the request (RFC 9113, section 8.7).
     Refused(Box<dyn std::error::Error + Send + Sync>),
+    /// Nothing of the request was taken within `proxy.requestwritetimeout`.
+    SendTimeout,
     /// The connection ended before the response head.
     Closed(Box<dyn std::error::Error + Send + Sync>),
     /// The response head cannot be understood, or is too large.
@@ -46,7 +48,7 @@ impl Error {
     /// The target ran into one of our time-outs.
     pub fn is_timeout(&self) -> bool {
         match self {
-            Error::ConnectTimeout | Error::HeadTimeout | Error::TryTimeout => true,
+            Error::ConnectTimeout | Error::SendTimeout | Error::HeadTimeout | Error::TryTimeout => true,
             Error::Connect(error) => error.kind() == io::ErrorKind::TimedOut,
             _ => false,
         }
@@ -59,6 +61,7 @@ impl Error {
             Error::Connect(error) => Error::Connect(told(error)),
             Error::ConnectTimeout => Error::ConnectTimeout,
             Error::Tls(error) => Error::Tls(told(error)),
+            Error::SendTimeout => Error::SendTimeout,
             Error::HeadTimeout => Error::HeadTimeout,
             Error::Refused(error) => Error::Refused(error.to_string().into()),
             Error::Closed(error) => Error::Closed(error.to_string().into()),
@@ -80,6 +83,7 @@ impl Error {
             Error::Connect(_) => "connect",
             Error::ConnectTimeout => "connect_timeout",
             Error::Tls(_) => "tls",
+            Error::SendTimeout => "send_timeout",
             Error::HeadTimeout => "response_timeout",
             Error::TryTimeout => "try_timeout",
             Error::Refused(_) => "refused_stream",
@@ -97,6 +101,7 @@ impl fmt::Display for Error {
             Error::Connect(_) => "cannot connect",
             Error::ConnectTimeout => "no connection within proxy.dialtimeout, or the route's connecttimeout",
             Error::Tls(_) => "no TLS with the target",
+            Error::SendTimeout => "nothing of the request was taken within proxy.requestwritetimeout",
             Error::HeadTimeout => "no response within proxy.responseheadertimeout, or the route's headertimeout",
             Error::TryTimeout => "no response within the route's trytimeout or timeout",
             Error::Refused(_) => "the target refused the request",
@@ -115,7 +120,11 @@ impl std::error::Error for Error {
             Error::Refused(error) | Error::Closed(error) | Error::Malformed(error) | Error::Body(error) => {
                 Some(&**error)
             }
-            Error::ConnectTimeout | Error::HeadTimeout | Error::TryTimeout | Error::BodyTooLarge => None,
+            Error::ConnectTimeout
+            | Error::SendTimeout
+            | Error::HeadTimeout
+            | Error::TryTimeout
+            | Error::BodyTooLarge => None,
         }
     }
 }

@@ -12,8 +12,8 @@ use http::uri::{Authority, Parts as UriParts, PathAndQuery, Scheme};
 use http::{HeaderValue, Method, Request, Response, Uri, Version, header};
 use http_body::Body as _;
 
-use super::exchange::{Exchange, Failed, RequestBody, is_repeatable};
-use super::{Error, ResponseBody};
+use super::exchange::{Exchange, Failed, is_repeatable};
+use super::{Error, RequestBody, ResponseBody};
 
 pub(super) use body::Incoming;
 pub use body::presentable;
@@ -42,10 +42,9 @@ pub(super) async fn send(
     loop {
         let lease = match lines::find(exchange).await? {
             Found::Line(lease) => lease,
-            Found::Shared => return Ok(exchange.send_http1(head, body).await?.map(ResponseBody::http1)),
+            Found::Shared => return exchange.send_http1(head, body).await,
             Found::Own(connection) => {
-                let sent = exchange.send_on(*connection, head, body).await;
-                return sent.map(|response| response.map(ResponseBody::http1)).map_err(|failed| failed.error);
+                return exchange.send_on(connection, head, body).await.map_err(|failed| failed.error);
             }
         };
         let used = lease.is_used();

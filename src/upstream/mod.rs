@@ -1,8 +1,10 @@
 //! Talking to targets: state that outlives a table, connecting, keeping connections, exchanging a request for a response.
 
 mod allowance;
+mod body;
 mod budget;
 mod connect;
+mod connection;
 mod directory;
 mod error;
 mod exchange;
@@ -20,13 +22,15 @@ mod services;
 mod sticky;
 mod term;
 mod tls;
+mod upload;
 
 use std::time::Duration;
 
 pub use budget::Budget;
 pub use directory::{Directory, Endpoint, Entered, OnRoute, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
-pub use exchange::{Effort, Exchange, RequestBody, Times, Upgraded};
+pub use body::RequestBody;
+pub use exchange::{Effort, Exchange, Times, Upgraded};
 pub use gate::{Full, Gate, Permit};
 pub use h2::{Protocol, presentable};
 pub use health::{Ejected, Health, Moment, Reason, Verdict, moment};
@@ -40,12 +44,17 @@ pub use services::ServiceState;
 pub use sticky::Token;
 pub use tls::{BadFile, Credentials, Mesh, TlsFiles, prepare};
 
+/// Why a body is not whole.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// `proxy.dialtimeout`; 0: no limit.
     pub dial_timeout: Duration,
     /// `proxy.responseheadertimeout`: request sent to response head; 0: no limit.
     pub response_header_timeout: Duration,
+    /// `proxy.requestwritetimeout`: longest time in which a target takes nothing of a request; 0: no limit.
+    pub write_timeout: Duration,
     /// `proxy.keepalivetimeout`: TCP keep-alive period; `None`: off.
     pub keep_alive: Option<Duration>,
     /// `proxy.idleconntimeout`; 0: never.

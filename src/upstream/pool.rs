@@ -7,16 +7,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-
+use super::connection::Connection;
 use super::directory::Endpoint;
-use super::exchange::{Connection, RequestBody, Times};
+use super::exchange::Times;
 use super::h2::Lines;
-use super::term::{Resting, Term};
+use super::term::Resting;
 use super::tls::Alpn;
 use super::{Config, Credentials, Error, Resolver, connect};
 use crate::net::Stream;
@@ -34,7 +32,7 @@ struct Inner {
 }
 
 struct Idle {
-    connection: Connection,
+    connection: Box<Connection>,
     since: Instant,
     _resting: Resting,
 }
@@ -68,7 +66,7 @@ impl Pools {
     }
 
     /// An idle connection that is still good, the most recently used first.
-    pub(super) fn reuse(&self, endpoint: &Endpoint, cx: &mut Context<'_>) -> Option<Connection> {
+    pub(super) fn reuse(&self, endpoint: &Endpoint, cx: &mut Context<'_>) -> Option<Box<Connection>> {
         let mut pools = self.0.idle.borrow_mut();
         let idle = pools.get_mut(&endpoint.id)?;
         while let Some(Idle { mut connection, since, .. }) = idle.pop() {
@@ -117,31 +115,23 @@ impl Pools {
         endpoint: &Endpoint,
         preamble: &[u8],
         limit: Duration,
-    ) -> Result<Connection, Error> {
+    ) -> Result<Box<Connection>, Error> {
         let stream = self.connect_for(endpoint, Alpn::Http1, preamble, limit).await?;
-        self.http1(stream, endpoint, preamble.is_empty()).await
+        Ok(self.http1(stream, endpoint, preamble.is_empty()))
     }
 
     /// Makes a connection that speaks HTTP/1.1 of a stream. `shared`: not made for one client.
-    pub(super) async fn http1(&self, stream: Stream, endpoint: &Endpoint, shared: bool) -> Result<Connection, Error> {
-        let (sender, driver) = http1::Builder::new()
-            .preserve_header_case(true)
-            .title_case_headers(true)
-            .max_headers(self.0.config.max_headers)
-            .max_buf_size(self.0.config.max_header_size.max(MIN_BUFFER))
-            .handshake::<_, RequestBody>(TokioIo::new(stream))
-            .await
-            .map_err(|error| Error::Closed(error.into()))?;
-        Ok(Connection { sender, driver, endpoint: endpoint.id, reused: false, shared, term: Term::new(endpoint) })
+    pub(super) fn http1(&self, stream: Stream, endpoint: &Endpoint, shared: bool) -> Box<Connection> {
+        Box::new(Connection::new(stream, endpoint, shared))
     }
 
-    pub(super) fn put_back(&self, mut connection: Connection) {
+    pub(super) fn put_back(&self, mut connection: Box<Connection>) {
         if !connection.shared {
             return;
         }
         let Some(resting) = connection.term.rest(&self.0.config) else { return };
+        connection.rest();
         let mut pools = self.0.idle.borrow_mut();
-        connection.reused = true;
         let idle = pools.entry(connection.endpoint).or_default();
         idle.push(Idle { connection, since: Instant::now(), _resting: resting });
     }
@@ -178,16 +168,6 @@ impl Pools {
     }
 }
 
-impl Connection {
-    /// False if the target has closed it, or sent something that nobody asked for.
-    fn is_open(&mut self, cx: &mut Context<'_>) -> bool {
-        let driver = std::pin::Pin::new(&mut self.driver);
-        matches!(std::future::Future::poll(driver, cx), Poll::Pending) && self.sender.is_ready()
-    }
-}
-
-/// hyper asks for at least this much.
-const MIN_BUFFER: usize = 8192;
 const SHORTEST_SWEEP: Duration = Duration::from_millis(100);
 const LONGEST_SWEEP: Duration = Duration::from_secs(1);
 

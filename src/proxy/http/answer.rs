@@ -14,6 +14,7 @@ use super::body::Body;
 use super::grpc;
 use crate::access_log::Outcome;
 use crate::auth;
+use crate::http1;
 use crate::route::{Cors, ErrorPages};
 use crate::upstream;
 
@@ -132,6 +133,18 @@ pub(crate) fn unauthorized(refusal: auth::Refusal) -> Response<Body> {
         auth::Refusal::Busy => text_answer(StatusCode::SERVICE_UNAVAILABLE, "authorization is busy\n"),
         auth::Refusal::Unavailable => text_answer(StatusCode::SERVICE_UNAVAILABLE, "authorization is not available\n"),
     }
+}
+
+/// For bytes that are no request.
+pub(crate) fn flawed(flaw: http1::Flaw) -> Response<Body> {
+    let (status, text) = match flaw {
+        http1::Flaw::Malformed(_) => (StatusCode::BAD_REQUEST, "malformed request\n"),
+        http1::Flaw::TooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "request head too large\n"),
+        http1::Flaw::Version => (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "HTTP version not supported\n"),
+        http1::Flaw::TargetTooLong => return Refusal::TargetTooLong.answer(),
+        http1::Flaw::Coding => return Refusal::Coding.answer(),
+    };
+    mark(text_answer(status, text), Outcome::Refused)
 }
 
 /// The status for a request that got no response from its target.

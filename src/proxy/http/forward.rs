@@ -10,7 +10,7 @@ use super::body::Body;
 use super::compress::Wish;
 use super::facts::Facts;
 use super::record::Record;
-use super::{Client, Forward, Plan, Tunnel, answer, choice, cookies, headers, is_websocket, mirror};
+use super::{Client, Forward, Plan, Tunnel, answer, choice, cookies, headers, is_websocket, mirror, request};
 use crate::proxy::{note, preamble};
 use crate::route::{HostOption, Tries};
 use crate::upstream::{
@@ -75,9 +75,8 @@ impl Client {
         let origin = head.headers.get(http::header::ORIGIN).cloned();
         let bound = cookies::bound(&forward.target, &head.headers);
         let common = self.prepare(&mut head, &body, host, kind);
-        let clock = self.clock.clone();
         let mut run = Run {
-            body: RequestBody::new(body, self.max_body(&forward.target.options), move || clock.unlimited()),
+            body: RequestBody::new(body, self.max_body(&forward.target.options)),
             effort: Effort::default(),
             tried: Vec::new(),
             moved: 0,
@@ -182,6 +181,7 @@ impl Client {
         uri.path_and_query = Some(forward.path_and_query.clone());
         let uri = Uri::from_parts(uri).expect("a path alone is a valid URI");
         let came = std::mem::replace(&mut head.uri, uri);
+        let query = request::keep_query(&mut head.extensions, forward.target.destination.query.as_deref());
         let answer = if forward.edits_head(common.host) && forward.may_be_repeated() {
             // The next target gets what this one does not ask for.
             let mut own = head.clone();
@@ -192,6 +192,9 @@ impl Client {
             self.send(head, common, forward, run, record).await
         };
         head.uri = came;
+        if let Some(query) = query {
+            head.extensions.insert(query);
+        }
         answer
     }
 
@@ -298,7 +301,7 @@ impl Client {
                     .split(|b| *b == b',')
                     .any(|name| name.trim_ascii().eq_ignore_ascii_case(agreed.as_bytes()))
             });
-            let upgraded = if matches { body.upgrade().await } else { None };
+            let upgraded = if matches { body.upgrade() } else { None };
             let (Some(upgraded), Some(protocol)) = (upgraded, agreed) else {
                 tracing::error!("a target changed to a protocol that nobody asked for");
                 record.failed(StatusCode::BAD_GATEWAY.as_u16(), "upgrade");

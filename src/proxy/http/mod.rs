@@ -23,6 +23,7 @@ mod request;
 mod serve;
 mod tunnel;
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,8 +44,9 @@ use self::request::Asked;
 pub use self::serve::{Challenge, Listener, Misdirected, serve};
 use crate::access_log::Logger;
 use crate::auth::{self, Auth};
+use crate::life::{Flag, Phase, Watch};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
-use crate::net::{Clock, Peer, Supplies};
+use crate::net::{Peer, Supplies};
 use crate::proxy::Config;
 use crate::route::{LiveTable, Options, Redirect, Route, Snapshot, Target, path};
 use crate::upstream::{Inbound, Pools, RouteState, TargetState, Upgraded};
@@ -62,6 +64,8 @@ pub struct Worker {
     copies: mirror::Copies,
     /// `None`: no access log.
     logger: Option<Rc<Logger>>,
+    /// Raised with [`Phase::Closing`], for all connections at once; made with the first of them.
+    closing: OnceCell<Rc<Flag>>,
 }
 
 impl Worker {
@@ -86,7 +90,21 @@ impl Worker {
             supplies: Supplies::default(),
             copies: Default::default(),
             logger: logger.map(Rc::new),
+            closing: OnceCell::new(),
         }
+    }
+
+    /// Raised once no other request is to be taken on a connection.
+    fn closing(&self, life: &Watch) -> &Rc<Flag> {
+        self.closing.get_or_init(|| {
+            let (flag, mut life) = (Rc::new(Flag::default()), life.clone());
+            let raised = flag.clone();
+            tokio::task::spawn_local(async move {
+                life.reached(Phase::Closing).await;
+                raised.raise();
+            });
+            flag
+        })
     }
 }
 
@@ -95,7 +113,6 @@ struct Client {
     worker: Rc<Worker>,
     listener: Rc<Listener>,
     peer: Peer,
-    clock: Rc<Clock>,
     /// Set when a target has agreed to change the protocol.
     tunnel: std::cell::RefCell<Option<Tunnel>>,
 }

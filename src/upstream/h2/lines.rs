@@ -21,7 +21,8 @@ use tokio::sync::Notify;
 
 use super::super::connect::within;
 use super::super::directory::Endpoint;
-use super::super::exchange::{Connection, Exchange};
+use super::super::connection::Connection;
+use super::super::exchange::Exchange;
 use super::super::pool::IdHasher;
 use super::super::term::Term;
 use super::super::tls::Alpn;
@@ -90,7 +91,7 @@ pub(super) async fn find(exchange: &Exchange<'_>) -> Result<Found, Error> {
         exchange.effort.connect.set(Some(begun.elapsed()));
         return match opened? {
             Opened::H2(mut line) => Ok(Found::Line(line.lease())),
-            Opened::Http1(stream) => Ok(Found::Own(Box::new(pools.http1(stream, endpoint, false).await?))),
+            Opened::Http1(stream) => Ok(Found::Own(pools.http1(stream, endpoint, false))),
         };
     }
     let place = pools.lines().place(endpoint.id);
@@ -176,7 +177,8 @@ impl Place {
                 }
                 Ok(Opened::Http1(stream)) => {
                     place.http1_until.set(Some(Instant::now() + HTTP1_FOR));
-                    pools.http1(stream, &endpoint, true).await.map(|connection| pools.put_back(connection))
+                    pools.put_back(pools.http1(stream, &endpoint, true));
+                    Ok(())
                 }
                 Err(error) => Err(error),
             };
