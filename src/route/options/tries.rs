@@ -187,12 +187,12 @@ mod tests {
 
     #[test]
     fn what_is_retried_on() {
-        for (text, statuses, reset, timeout, connect) in [
-            ("retry=2", &[500, 503, 599][..], true, true, true),
-            ("retry=2 retryon=5xx", &[500, 503, 599], false, false, false),
-            ("retry=2 retryon=503,reset,429", &[429, 503], true, false, false),
-            ("retry=2 retryon=timeout,connect", &[], false, true, true),
-            ("retry=2 retryon=refused-stream", &[], true, false, false),
+        for (text, statuses, refused, reset, timeout, connect) in [
+            ("retry=2", &[500, 503, 599][..], true, true, true, true),
+            ("retry=2 retryon=5xx", &[500, 503, 599], false, false, false, false),
+            ("retry=2 retryon=503,reset,429", &[429, 503], true, true, false, false),
+            ("retry=2 retryon=timeout,connect", &[], false, false, true, true),
+            ("retry=2 retryon=refused-stream", &[], true, false, false, false),
         ] {
             let tries = parse(text).unwrap().unwrap();
             let got: Vec<u16> = [200, 404, 429, 500, 503, 599]
@@ -200,7 +200,8 @@ mod tests {
                 .filter(|status| tries.on_status(StatusCode::from_u16(*status).unwrap()))
                 .collect();
             assert_eq!(got, statuses, "{text}");
-            assert_eq!((tries.on_reset(), tries.on_timeout(), tries.on_connect()), (reset, timeout, connect), "{text}");
+            let got = (tries.on_refused(), tries.on_reset(), tries.on_timeout(), tries.on_connect());
+            assert_eq!(got, (refused, reset, timeout, connect), "{text}");
         }
     }
 
