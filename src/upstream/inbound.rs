@@ -110,10 +110,7 @@ impl Body for Inbound {
     }
 }
 
-pub(super) fn poll_http1(
-    client: &Downstream,
-    cx: &mut Context<'_>,
-) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+pub(super) fn poll_http1(client: &Downstream, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
     client.poll_body(cx).map(|step| match step {
         Ok(Step::Data(data)) => Some(Ok(Frame::data(data))),
         Ok(Step::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),

@@ -26,10 +26,10 @@ mod upload;
 
 use std::time::Duration;
 
+pub use body::RequestBody;
 pub use budget::Budget;
 pub use directory::{Directory, Endpoint, Entered, OnRoute, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
-pub use body::RequestBody;
 pub use exchange::{Effort, Exchange, Times, Upgraded};
 pub use gate::{Full, Gate, Permit};
 pub use h2::{Protocol, presentable};

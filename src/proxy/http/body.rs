@@ -24,7 +24,6 @@ pub(crate) struct Body {
     record: Option<Record>,
     /// `wt` of the listener or `timeout` of the route: the whole response must be out by then.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Called when the last byte was handed over.
 }
 
 enum Kind {

@@ -20,8 +20,8 @@ use h2::{Ping, PingPong};
 use tokio::sync::Notify;
 
 use super::super::connect::within;
-use super::super::directory::Endpoint;
 use super::super::connection::Connection;
+use super::super::directory::Endpoint;
 use super::super::exchange::Exchange;
 use super::super::pool::IdHasher;
 use super::super::term::Term;
