@@ -283,6 +283,7 @@ pub const LABELS: &[(&str, &str)] = &[
     (LIMITED, "host, path, reason, service, target"),
     (SERVICE_REQUESTS, "code, service"),
     (SERVICE_SECONDS, "service"),
+    (MIRRORED, "result, service"),
     (REDIRECTS, "code"),
     (TCP_CONNECTIONS, "kind"),
     (TCP_FAILURES, "kind"),
