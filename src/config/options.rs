@@ -199,6 +199,8 @@ options! {
         "longest pause in which a target takes nothing of a request that is being sent; 0: no limit";
     proxy_maxbody: i64 = "proxy.maxbody", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
         "bytes in the body of one request, unless its route says maxbody=; 0: no limit";
+    proxy_websocket_closeframe: String = "proxy.websocket.closeframe", Choice(&["browsers", "all", "none"]), "browsers", OURS, Built,
+        "who gets a close frame (1001) when ferrio goes: browsers, known by their Origin; all; or none, as in fabio";
     proxy_websocket_idletimeout: i64 = "proxy.websocket.idletimeout", TIME, "0s", OURS, Built,
         "how long nothing may move on a WebSocket, unless its route says idletimeout=; 0: for ever";
 

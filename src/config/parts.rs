@@ -264,6 +264,11 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
         retry_budget: u32::try_from(values.proxy_retrybudget).ok()?,
         retry_buffer: usize::try_from(values.proxy_retrybuffer).ok()?,
         max_body: u64::try_from(values.proxy_maxbody).ok()?,
+        farewell: match values.proxy_websocket_closeframe.as_str() {
+            "all" => proxy::Farewell::All,
+            "none" => proxy::Farewell::Nobody,
+            _ => proxy::Farewell::Browsers,
+        },
         websocket_idle_timeout: duration::positive(values.proxy_websocket_idletimeout),
         compression,
         flush_interval: duration::positive(values.proxy_flushinterval),

@@ -11,6 +11,16 @@ use std::time::Duration;
 use self::note::note;
 use self::preamble::preamble;
 
+/// Whose WebSockets end with a close frame when the process goes. Others see the end of the connection, as with fabio.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Farewell {
+    /// Clients that sent Origin, as all browsers do (RFC 6455, section 4.1): their scripts see code 1001 instead of 1006.
+    #[default]
+    Browsers,
+    All,
+    Nobody,
+}
+
 /// What the HTTP proxy does beside forwarding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -47,6 +57,8 @@ pub struct Config {
     pub retry_buffer: usize,
     /// Bytes in one request body (`proxy.maxbody`, new); 0: no limit.
     pub max_body: u64,
+    /// Who is told when this process goes (`proxy.websocket.closeframe`, new).
+    pub farewell: Farewell,
     /// How long nothing may move on a WebSocket (`proxy.websocket.idletimeout`, new); 0: for ever.
     pub websocket_idle_timeout: Duration,
     /// `None`: responses are passed on as they are.

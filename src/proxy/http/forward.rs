@@ -315,7 +315,7 @@ impl Client {
             record.status(head.status.as_u16());
             record.upgraded(websocket);
             let open = websocket.then(|| worker.metrics.http().websocket(worker.shard));
-            self.tunnel.replace(Some(Tunnel { upgraded, record, open }));
+            self.tunnel.replace(Some(Tunnel { upgraded, record, open, browser: finish.origin.is_some() }));
             return Response::from_parts(head, Body::empty());
         }
         if !headers::settle_length(&mut head.headers) {

@@ -123,6 +123,8 @@ struct Tunnel {
     record: Record,
     /// Set for WebSockets.
     open: Option<OpenWebSocket>,
+    /// The client said Origin.
+    browser: bool,
 }
 
 /// What is to be done with a request.

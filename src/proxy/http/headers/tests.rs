@@ -27,6 +27,7 @@ fn config() -> Config {
         retry_budget: 20,
         retry_buffer: 64 * 1024,
         max_body: 0,
+        farewell: Default::default(),
         websocket_idle_timeout: std::time::Duration::ZERO,
         compression: None,
         flush_interval: std::time::Duration::ZERO,
