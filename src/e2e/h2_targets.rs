@@ -9,7 +9,7 @@ use h2::Reason;
 use crate::proxy::Start;
 use crate::testing::certs::Ca;
 use crate::testing::client::{self, Client};
-use crate::testing::h2::{H2Client, H2Origin, Served, collect, send_data};
+use crate::testing::h2::{H2Client, H2Origin, Served, collect, next, send_data};
 use crate::testing::origin::{self, Origin};
 use crate::testing::{PATIENCE, soon, until};
 
@@ -184,6 +184,33 @@ async fn large_bodies_and_trailers_go_both_ways() {
     let response = client.response().await;
     assert_eq!(response.body.bytes.len(), 2_000_000);
     assert_eq!(response.body.trailers.one("x-down"), Some("7"));
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_piece_by_piece() {
+    // The answer begins before the request ends, and each piece waits for the one before it.
+    let origin = H2Origin::start(async |mut served: Served| {
+        let Some(mut stream) = served.head(&[], false) else { return };
+        while let Some(Ok(piece)) = next(&mut served.body).await {
+            if send_data(&mut stream, piece, false).await.is_err() {
+                return;
+            }
+        }
+        let _ = stream.send_data(Default::default(), true);
+    })
+    .await;
+    let proxy = Start::routes(h2c(&origin)).start().await;
+    let mut client = proxy.client().await;
+    client.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    let head = client.head().await;
+    assert!(head.line.starts_with("HTTP/1.1 200"), "{}", head.line);
+    for piece in ["one", "two", "three", "four"] {
+        let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+        client.send(chunk.as_str()).await;
+        assert_eq!(client.exact(chunk.len()).await, chunk.as_bytes());
+    }
+    client.send("0\r\n\r\n").await;
+    assert_eq!(client.exact(5).await, b"0\r\n\r\n");
 }
 
 #[tokio::test]

@@ -77,7 +77,8 @@ async fn paths_are_rewritten_and_stay_clean() {
 async fn bodies_have_a_limit() {
     let target = Origin::start("t").await;
     let routes = format!(
-        "route add t / {0}\nroute add t /small {0} opts \"maxbody=10\"\nroute add t /any {0} opts \"maxbody=0\"",
+        "route add t / {0}\nroute add t /small {0} opts \"maxbody=10\"\nroute add t /any {0} opts \"maxbody=0\"\n\
+         route add t /again {0} opts \"maxbody=10 retry=2 retrymethods=POST\"",
         target.url()
     );
     let proxy = Start::routes(routes).property("proxy.maxbody", "100").start().await;
@@ -99,6 +100,10 @@ async fn bodies_have_a_limit() {
         (chunks("/", &[50, 50]), 200),
         (chunks("/", &[50, 51]), 413),
         (chunks("/any", &[500, 500]), 200),
+        // What was cut is not sent again as if it were whole.
+        (chunks("/again", &[5, 5]), 200),
+        (chunks("/again", &[11]), 413),
+        (chunks("/again", &[6, 6]), 413),
     ] {
         let count = target.seen().len();
         assert_eq!(proxy.status(&request).await, status, "{request}");

@@ -20,6 +20,11 @@ impl Deadline {
         self.at = (!limit.is_zero()).then(|| Instant::now() + limit);
     }
 
+    /// Not after this moment, whatever was said before.
+    pub fn no_later_than(&mut self, at: Instant) {
+        self.at = Some(self.at.map_or(at, |before| before.min(at)));
+    }
+
     pub fn clear(&mut self) {
         self.at = None;
     }

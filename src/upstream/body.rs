@@ -125,7 +125,9 @@ impl RequestBody {
     /// Can it be sent again? Not when something of it is gone for good.
     pub fn can_rewind(&self) -> bool {
         self.source.is_whole()
-            || !self.source.has_failed() && self.kept.as_ref().is_some_and(|kept| kept.borrow().is_complete())
+            || !self.is_exceeded()
+                && !self.source.has_failed()
+                && self.kept.as_ref().is_some_and(|kept| kept.borrow().is_complete())
     }
 
     /// Makes it whole again for another try, if it can be. Whoever reads it now must have stopped.
@@ -138,6 +140,11 @@ impl RequestBody {
             kept.borrow_mut().rewind();
         }
         can
+    }
+
+    /// It is read from a connection that others read, too: all of them must be of one task.
+    pub(super) fn shares_connection(&self) -> bool {
+        matches!(self.source, Source::Http1(_))
     }
 
     /// Something that was taken before is to be given again.

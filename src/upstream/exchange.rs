@@ -65,7 +65,7 @@ impl Exchange<'_> {
         };
         match self.send_on(connection, head, body).await {
             Ok(response) => Ok(response),
-            Err(failed) if (failed.unsent || failed.is_closed() && is_repeatable(head)) && body.rewind() => {
+            Err(failed) if failed.is_closed() && (failed.unsent || is_repeatable(head)) && body.rewind() => {
                 self.effort.retries.set(self.effort.retries.get() + 1);
                 self.send_fresh(head, body).await
             }

@@ -121,7 +121,7 @@ async fn send_on(
         Some(Ok(Ok(response))) => {
             lease.used();
             let (head, stream) = response.into_parts();
-            let sending = sending.map(Upload::start);
+            let sending = sending.map(|sending| Upload::start(sending, body));
             let incoming = Incoming::new(stream, &head.headers, sending, lease);
             Ok(Response::from_parts(head, ResponseBody::h2(incoming)))
         }

@@ -1,12 +1,11 @@
 //! Response bodies: our own, and those of targets with what has to happen at their end.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::compress::Coding;
 use super::grpc;
@@ -23,7 +22,7 @@ pub(crate) struct Body {
     /// Counts the request when the body is over, however it ends.
     record: Option<Record>,
     /// `wt` of the listener or `timeout` of the route: the whole response must be out by then.
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Instant>,
 }
 
 enum Kind {
@@ -78,11 +77,16 @@ impl Body {
     /// The earliest one counts.
     pub(crate) fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
         if let Some(deadline) = deadline
-            && self.deadline.as_ref().is_none_or(|earlier| deadline < earlier.deadline())
+            && self.deadline.is_none_or(|earlier| deadline < earlier)
         {
-            self.deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
+            self.deadline = Some(deadline);
         }
         self
+    }
+
+    /// When all of it must have been sent. Whoever sends it sees to that.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
     /// For the answer to HEAD: whatever there is to send, is not.
@@ -121,13 +125,6 @@ impl http_body::Body for Body {
             Kind::Call(body) => body.poll(cx),
         };
         if polled.is_pending() {
-            if let Some(deadline) = &mut this.deadline
-                && deadline.as_mut().poll(cx).is_ready()
-            {
-                return Poll::Ready(Some(Err(
-                    "the response took longer than the listener's wt, or the route's timeout".into(),
-                )));
-            }
             return Poll::Pending;
         }
         if let (Some(record), Poll::Ready(Some(Ok(frame)))) = (&mut this.record, &polled) {

@@ -260,7 +260,7 @@ impl Client {
     ) -> Option<Forward> {
         let Common { host, kind, .. } = *common;
         run.tried.push(failed.identity);
-        let mut plan = self.plan(head, host, kind, &run.tried).filter(|plan| !matches!(plan, Plan::Answer(_)));
+        let mut plan = self.plan(head, host, kind, &run.tried, false).filter(|plan| !matches!(plan, Plan::Answer(_)));
         let moves = why == Why::Unreachable && run.moved < MOVES && plan.is_some();
         if moves {
             run.moved += 1;
@@ -279,7 +279,7 @@ impl Client {
         if plan.is_none() {
             // All have been tried: they may be tried again.
             run.tried.clear();
-            plan = self.plan(head, host, kind, &run.tried);
+            plan = self.plan(head, host, kind, &run.tried, false);
         }
         self.admit(plan?, head, host, failed.grant.as_ref()).await.ok()?
     }

@@ -152,6 +152,8 @@ struct Place<'a> {
     cleaned: &'a path::Cleaned<'a>,
     /// Identities of targets that are not wanted again.
     tried: &'a [u128],
+    /// Nothing of the request was counted yet.
+    first: bool,
 }
 
 impl Place<'_> {
@@ -230,7 +232,7 @@ impl Client {
             return self.to_tls(&head, &host, port);
         }
         let kind = choice::Kind::of(&head);
-        let Some(plan) = self.plan(&head, &host, kind, &[]) else {
+        let Some(plan) = self.plan(&head, &host, kind, &[], true) else {
             return self.no_route(&head, &host, kind);
         };
         match self.admit(plan, &head, &host, None).await {
@@ -292,7 +294,7 @@ impl Client {
 
     /// Everything that looks at the table. Ends before anything is waited for. `tried`: identities of targets that are not
     /// wanted again. `None`: no route.
-    fn plan(&self, head: &Parts, host: &str, kind: choice::Kind, tried: &[u128]) -> Option<Plan> {
+    fn plan(&self, head: &Parts, host: &str, kind: choice::Kind, tried: &[u128], first: bool) -> Option<Plan> {
         let worker = &*self.worker;
         let snapshot = worker.live.load();
         let cleaned = path::clean(head.uri.path());
@@ -310,11 +312,13 @@ impl Client {
             bare => [Some(host), bare],
         };
         let mut hosts = hosts.into_iter().flatten();
-        hosts.find_map(|host| self.try_host(&Place { snapshot: &snapshot, head, host, cleaned: &cleaned, tried }, kind))
+        hosts.find_map(|host| {
+            self.try_host(&Place { snapshot: &snapshot, head, host, cleaned: &cleaned, tried, first }, kind)
+        })
     }
 
     fn try_host(&self, place: &Place<'_>, kind: choice::Kind) -> Option<Plan> {
-        let Place { snapshot, head, host, cleaned, tried } = *place;
+        let Place { snapshot, head, host, cleaned, tried, .. } = *place;
         // Of routes whose targets speak something else, the first one counts if there is no other.
         let mut other: Option<(&Route, Option<&Target>)> = None;
         for route in snapshot.table.http(host, self.peer.tls.is_some(), &cleaned.decoded) {
@@ -361,7 +365,7 @@ impl Client {
 
     /// `None`: a redirect to where the request came from.
     fn plan_target(&self, place: &Place<'_>, route: &Route, target: &Target) -> Option<Plan> {
-        let Place { head, host, cleaned, tried, .. } = *place;
+        let Place { head, host, cleaned, first, .. } = *place;
         let refuse = |refusal| Some(place.refuse(refusal, route.page_set(target)));
         let options = &*target.options;
         let location = match &options.redirect {
@@ -385,7 +389,7 @@ impl Client {
             return Some(Plan::Answer(answer::preflight(cors, &head.headers)));
         }
         if let Some(rate) = options.limits.as_ref().and_then(|limits| limits.rate.as_ref())
-            && tried.is_empty()
+            && first
             && let Some(state) = route.state.get::<RouteState>()
             && let Err(wait) = limits::rate(rate, state, self.peer.remote.ip(), &head.headers, trusted)
         {

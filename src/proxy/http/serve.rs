@@ -204,6 +204,9 @@ impl Session {
         self.wire.answer(line, &parts.headers, body.spelling());
         // Its values hold the memory that the response was read into.
         drop(parts);
+        if let Some(at) = body.deadline() {
+            self.limit.no_later_than(at);
+        }
         let mut body = if encoder == Encoder::None { body.without_content() } else { body };
         let mut going = !body.is_end_stream();
         if !going {
@@ -317,7 +320,7 @@ fn frame(asked: &Asked, status: StatusCode, headers: &mut HeaderMap, body: &Body
     }
 }
 
-const TOO_LONG: &str = "the response took longer than the listener's wt";
+const TOO_LONG: &str = "the response took longer than the listener's wt, or the route's timeout";
 const GONE: &str = "the client has gone away";
 /// What is left of an upload that was answered early: so much is read for the sake of the connection.
 const DRAINED: usize = 64 * 1024;

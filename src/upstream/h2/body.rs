@@ -94,17 +94,23 @@ async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes, last: bool) 
 }
 
 /// The rest of a request body, on its way while the response is. Dropped, it stops.
-pub(super) struct Upload(tokio::task::JoinHandle<()>);
+pub(super) enum Upload {
+    /// Of a client that speaks HTTP/1.1: its connection is read by one task only, the one that reads the response.
+    Here(Pin<Box<dyn Future<Output = ()>>>),
+    Apart(tokio::task::JoinHandle<()>),
+}
 
 impl Upload {
-    pub(super) fn start(sending: Pin<Box<impl Future<Output = ()> + 'static>>) -> Self {
-        Self(tokio::task::spawn_local(sending))
+    pub(super) fn start(sending: Pin<Box<impl Future<Output = ()> + 'static>>, body: &RequestBody) -> Self {
+        if body.shares_connection() { Self::Here(sending) } else { Self::Apart(tokio::task::spawn_local(sending)) }
     }
 }
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Self::Apart(task) = self {
+            task.abort();
+        }
     }
 }
 
@@ -112,7 +118,7 @@ impl Drop for Upload {
 pub(in super::super) struct Incoming {
     stream: RecvStream,
     length: Option<u64>,
-    _sending: Option<Upload>,
+    sending: Option<Upload>,
     /// Until the end, when the stream makes room for another.
     lease: Option<Lease>,
 }
@@ -120,10 +126,15 @@ pub(in super::super) struct Incoming {
 impl Incoming {
     pub(super) fn new(stream: RecvStream, head: &HeaderMap, sending: Option<Upload>, lease: Lease) -> Self {
         let length = head.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        Self { stream, length, _sending: sending, lease: Some(lease) }
+        Self { stream, length, sending, lease: Some(lease) }
     }
 
     pub(in super::super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        if let Some(Upload::Here(sending)) = &mut self.sending
+            && sending.as_mut().poll(cx).is_ready()
+        {
+            self.sending = None;
+        }
         if let Some(data) = ready!(self.stream.poll_data(cx)) {
             let data = data?;
             self.stream.flow_control().release_capacity(data.len())?;

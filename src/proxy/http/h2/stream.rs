@@ -76,7 +76,14 @@ pub(super) async fn send(
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
     match respond.send_response(response, over) {
-        Ok(stream) if !over => send_body(body, stream).await,
+        Ok(mut stream) if !over => match body.deadline() {
+            None => send_body(body, &mut stream).await,
+            Some(at) => {
+                if tokio::time::timeout_at(at, send_body(body, &mut stream)).await.is_err() {
+                    stream.send_reset(Reason::CANCEL);
+                }
+            }
+        },
         Ok(_) => {}
         Err(error) => {
             // A header of the target that HTTP/2 does not have, or the stream is over.
@@ -87,7 +94,7 @@ pub(super) async fn send(
 }
 
 /// Keeps no more than one frame, so that a client that does not read holds its target up.
-async fn send_body(mut body: Body, mut stream: SendStream<Bytes>) {
+async fn send_body(mut body: Body, stream: &mut SendStream<Bytes>) {
     loop {
         let frame = tokio::select! {
             biased;
@@ -109,7 +116,7 @@ async fn send_body(mut body: Body, mut stream: SendStream<Bytes>) {
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => {
                     let over = body.is_end_stream();
-                    if send_data(&mut stream, data, over).await.is_none() || over {
+                    if send_data(stream, data, over).await.is_none() || over {
                         return;
                     }
                 }
