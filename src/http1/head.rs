@@ -83,7 +83,7 @@ fn read_request(
     Ok(RequestHead { parts, framing, spelling, persists, expects })
 }
 
-/// As [`request`], for the response to a request with this method.
+/// As [`request()`], for the response to a request with this method.
 pub fn response(head: &Bytes, method: &Method, lines: usize) -> Result<ResponseHead, Flaw> {
     let mut few = [const { MaybeUninit::uninit() }; FEW];
     let mut response = httparse::Response::new(&mut []);
