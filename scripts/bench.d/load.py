@@ -80,7 +80,7 @@ def h2load_counts(text):
     status = re.search(r"status codes: (\d+) 2xx", text)
     if not counts or not status:
         raise RuntimeError(f"h2load said:\n{text[-1500:]}")
-    return int(status[1]), int(counts[2]) + int(counts[1]) - int(status[1])
+    return int(status[1]), max(0, int(counts[2]) + int(counts[1]) - int(status[1]))
 
 
 def handshakes(scenario, port, seconds, folder):

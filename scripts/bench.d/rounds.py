@@ -122,7 +122,8 @@ class Stage:
             time.sleep(0.05)
 
     def turns(self):
-        for number in range(self.args.rounds):
+        """Rounds with a rotating order. Who is left out meanwhile is so from the next round on."""
+        for number in range(self.args.rounds if self.names else 0):
             turn = number % len(self.names)
             for name in self.names[turn:] + self.names[:turn]:
                 yield number, name
