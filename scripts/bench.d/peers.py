@@ -127,7 +127,7 @@ def nginx(peer, at):
     pool, table = "origin", ""
     if scenario.routes:
         at.write("nginx-table", "".join(f"{host} origin;\n" for host in at.hosts()))
-        pool, table = "$pool", f"map_hash_max_size 262144; map_hash_bucket_size 128; map $host $pool {{ include {at.folder}/nginx-table; }}"
+        pool, table = "$pool", f"map $host $pool {{ include {at.folder}/nginx-table; }}"
     passing = f"grpc_pass grpc://{pool};" if scenario.back == "h2c" else f"proxy_pass http://{pool};"
     return [peer.binary, "-p", at.folder, "-c", at.render("nginx.conf", listen=listen, tls=tls, map=table, **{"pass": passing})]
 

@@ -35,6 +35,7 @@ def finish(args, results, versions):
         print(file)
     if args.store:
         place = stand.ROOT / "docs/bench"
+        place.mkdir(parents=True, exist_ok=True)
         for end, content in files.items():
             (place / f"results.{end}").write_text(content)
             print(place / f"results.{end}")
