@@ -222,6 +222,11 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
         };
         if !name.is_empty() && http::HeaderName::from_bytes(name.as_bytes()).is_err() {
             settings.mistake(key, "not a header name; write letters, digits and dashes only");
+        } else if FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
+            settings.mistake(
+                key,
+                "a header that says where a message goes or ends; take another name, such as X-Client-Ip",
+            );
         }
     }
     if http::HeaderValue::from_str(&settings.values.proxy_header_tls_value).is_err() {
@@ -552,3 +557,18 @@ const BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 /// Also the bound of `runtime.gomaxprocs`.
 const MAX_WORKERS: usize = 1024;
+
+/// Headers that are no place for facts about the client.
+const FRAMING: [&str; 11] = [
+    "Connection",
+    "Content-Length",
+    "Expect",
+    "Host",
+    "Keep-Alive",
+    "Proxy-Connection",
+    "TE",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
+    "Content-Encoding",
+];

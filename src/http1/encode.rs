@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, DATE, HeaderMap, TE, TRAILER, UPGRADE};
-use http::{StatusCode, Version, request};
+use http::{HeaderName, StatusCode, Version, request};
 
 use super::{Framing, Outbox, RawQuery, Spelling, trailers};
 
@@ -72,8 +72,13 @@ pub fn response_head(out: &mut Outbox, line: ResponseLine, headers: &HeaderMap, 
 pub fn interim_head(out: &mut Outbox, status: StatusCode, headers: &HeaderMap, spelling: Option<&Spelling>) {
     let text = out.text();
     status_line(text, Version::HTTP_11, status, spelling);
+    let named = |name: &HeaderName| {
+        let lists = headers.get_all(CONNECTION).iter().flat_map(|list| list.as_bytes().split(|byte| *byte == b','));
+        lists.map(<[u8]>::trim_ascii).any(|one| one.eq_ignore_ascii_case(name.as_str().as_bytes()))
+    };
     fields(text, headers, spelling, |name| {
-        ![CONNECTION, TE, TRAILER, UPGRADE].contains(name)
+        !named(name)
+            && ![CONNECTION, TE, TRAILER, UPGRADE].contains(name)
             && !matches!(name.as_str(), "content-length" | "transfer-encoding" | "keep-alive" | "proxy-connection")
     });
     text.extend_from_slice(b"\r\n");

@@ -6,6 +6,11 @@ use http::header::{self, HeaderMap, HeaderName};
 /// whoever reads it has acted by then (RFC 9110, section 6.5.1).
 pub fn is_trailer(name: &HeaderName) -> bool {
     let text = name.as_str();
+    // Some targets take one spelling for the other.
+    if text.contains('_') {
+        let dashed = text.replace('_', "-");
+        return HeaderName::from_bytes(dashed.as_bytes()).is_ok_and(|name| is_trailer(&name));
+    }
     !(FORBIDDEN.contains(name) || PREFIXES.iter().any(|prefix| text.starts_with(prefix)) || OTHERS.contains(&text))
 }
 
@@ -16,7 +21,7 @@ pub(super) fn retain(trailers: &mut HeaderMap) {
     }
 }
 
-const PREFIXES: [&str; 5] = ["content-", "x-forwarded-", "if-", "access-control-", "proxy-"];
+const PREFIXES: [&str; 6] = ["content-", "x-forwarded-", "x-ssl-client-", "if-", "access-control-", "proxy-"];
 const OTHERS: [&str; 3] = ["keep-alive", "x-real-ip", "trailers"];
 const FORBIDDEN: [HeaderName; 25] = [
     header::TRANSFER_ENCODING,
@@ -54,6 +59,10 @@ mod tests {
     fn names() {
         for (name, allowed) in [
             ("x-sum", true),
+            ("x_sum", true),
+            ("x-ssl-client-verify", false),
+            ("x_ssl_client_verify", false),
+            ("x_forwarded_for", false),
             ("grpc-status", true),
             ("etag", true),
             ("server-timing", true),

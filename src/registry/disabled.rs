@@ -116,7 +116,9 @@ impl Control {
         let key = keys.disabled().ok_or_else(|| keys.refusal())?;
         for _ in 0..ATTEMPTS {
             let stored = client.value(&key).await?;
-            let mut list = parse(&stored.text);
+            let mut list = parse(&stored.text).map_err(|error| {
+                Error::Setup(format!("{key} in Consul's KV store cannot be read ({error}); correct or delete it first"))
+            })?;
             list.retain(|one| one.until > seconds_now());
             let changed = edit(&mut list)?;
             if !changed {
@@ -132,9 +134,16 @@ impl Control {
         Err(Error::Setup("others change the list all the time; try again".into()))
     }
 
-    /// What the store says.
+    /// What the store says. What cannot be read leaves everything as it is.
     pub(super) fn set(&self, text: &str) {
-        self.0.current.send_replace(parse(text).into());
+        match parse(text) {
+            Ok(list) => {
+                self.0.current.send_replace(list.into());
+            }
+            Err(error) => tracing::warn!(
+                "registry: the list of what is disabled cannot be read: {error}. What was disabled before stays so"
+            ),
+        }
     }
 
     /// Hands what is disabled to the funnel, and takes it back when its time is over.
@@ -163,18 +172,12 @@ impl Control {
     }
 }
 
-/// What cannot be read is nothing: an entry only ever takes something away.
-fn parse(text: &str) -> Vec<Disabled> {
+fn parse(text: &str) -> Result<Vec<Disabled>, serde_json::Error> {
     if text.trim().is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    match serde_json::from_str::<Vec<Disabled>>(text) {
-        Ok(list) => list.into_iter().take(ENTRIES).collect(),
-        Err(error) => {
-            tracing::warn!("registry: the list of what is disabled cannot be read, nothing is: {error}");
-            Vec::new()
-        }
-    }
+    let list: Vec<Disabled> = serde_json::from_str(text)?;
+    Ok(list.into_iter().take(ENTRIES).collect())
 }
 
 fn seconds_now() -> u64 {
@@ -228,10 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_read_disables_nothing() {
-        for text in ["", "  ", "nonsense", "{}", "[1]"] {
-            assert_eq!(parse(text), [], "{text}");
+    fn a_list_that_cannot_be_read_changes_nothing() {
+        for text in ["nonsense", "{}", "[1]", r#"[{"service":"a","until":5},]"#] {
+            assert!(parse(text).is_err(), "{text}");
         }
-        assert_eq!(parse(r#"[{"service":"a","until":5,"later":true}]"#)[0].service, "a");
+        for text in ["", "  ", "[]"] {
+            assert_eq!(parse(text).expect("readable"), [], "{text}");
+        }
+        assert_eq!(parse(r#"[{"service":"a","until":5,"later":true}]"#).expect("readable")[0].service, "a");
     }
 }

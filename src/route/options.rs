@@ -158,9 +158,20 @@ impl Options {
         let host = match filled("host") {
             None => None,
             Some("dst") => Some(HostOption::Destination),
-            Some(name) if name.bytes().all(|b| b.is_ascii_graphic()) => Some(HostOption::Name(name.to_owned())),
-            Some(name) => return Err(format!("host={name:?} is no host name; write host=dst or an ASCII name")),
+            Some(name) if is_authority(name) => Some(HostOption::Name(name.to_owned())),
+            Some(name) => {
+                return Err(format!(
+                    "host={name:?} is no host name; write host=dst, or an ASCII name with or without a port"
+                ));
+            }
         };
+        if let Some(schemes) = given("auth")
+            && schemes.split([',', '+']).any(str::is_empty)
+        {
+            return Err(format!(
+                "auth={schemes:?} lacks a name; write auth=NAME, auth=A,B or auth=A+B with names of proxy.auth"
+            ));
+        }
         let redirect = given("redirect").map(Redirect::parse).transpose()?;
         let (access, warning) = Access::parse(given("allow"), given("deny"));
         let options = Self {
@@ -202,6 +213,17 @@ impl Options {
         };
         Ok((Arc::new(options), warning))
     }
+}
+
+/// `host [ ":" port ]`, as it stands in a Host field.
+fn is_authority(text: &str) -> bool {
+    let port = match text.rsplit_once(':') {
+        Some((_, port)) if !port.ends_with(']') => port,
+        _ => "",
+    };
+    !text.contains('@')
+        && text.parse::<http::uri::Authority>().is_ok()
+        && (port.is_empty() || port.parse::<u16>().is_ok())
 }
 
 /// Reads `k=v k=v`: separated by white space, cut at the first `=`, the last one of a key counts.
@@ -296,6 +318,16 @@ mod tests {
     }
 
     #[test]
+    fn what_guards_a_route_is_never_left_out() {
+        for bad in ["auth=", "auth=a+", "auth=a,,b", "auth=,a", "host=x/y", "host=a@b", "host=a:99999", "host=a:b"] {
+            assert!(Options::parse(split(bad)).is_err(), "{bad}");
+        }
+        for good in ["auth=a", "auth=a,b", "auth=a+b", "host=dst", "host=a.com:80", "host=[::1]:80", "host=a_b"] {
+            assert!(Options::parse(split(good)).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
     fn booleans_are_true_only_for_true() {
         for value in ["", "1", "TRUE", "yes", "false"] {
             let (o, _) = Options::parse(split(&format!("tlsskipverify={value} pxyproto={value}"))).unwrap();
@@ -343,7 +375,7 @@ mod tests {
 
     #[test]
     fn empty_values_mean_nothing() {
-        let (o, warning) = Options::parse(split("strip= prepend= host= auth= register=")).unwrap();
+        let (o, warning) = Options::parse(split("strip= prepend= host= register=")).unwrap();
         assert_eq!(warning, None);
         assert_eq!(Options { raw: Default::default(), ..(*o).clone() }, Options::default());
     }

@@ -71,7 +71,7 @@ impl Endpoint {
         let entered = tokio::time::timeout(patience, async {
             loop {
                 let mut left = pin!(gate.left.notified());
-                // From now on each one who leaves wakes another one of those who wait.
+                // From now on whoever leaves wakes all who wait.
                 left.as_mut().enable();
                 if gate.try_enter(limit) {
                     return;
@@ -101,7 +101,8 @@ impl Drop for Permit {
         let gate = &self.0.gate;
         gate.inside.fetch_sub(1, SeqCst);
         if gate.waiting.load(SeqCst) > 0 {
-            gate.left.notify_one();
+            // All of them: the first may be held to a lower limit than the next.
+            gate.left.notify_waiters();
         }
     }
 }

@@ -22,6 +22,8 @@ fn mistakes_in_flags_end_with_2_and_the_usage() {
 
 /// Key, value and what must be said about it.
 const REFUSED: &[(&str, &str, &str)] = &[
+    ("proxy.header.requestid", "content-length", "says where a message goes or ends"),
+    ("proxy.header.clientip", "Host", "says where a message goes or ends"),
     ("proxy.strategy", "random", "invalid proxy.strategy: random"),
     ("proxy.strategy", "hash=query", "invalid proxy.strategy: hash=query"),
     ("proxy.targettls", "ca=x", "an entry has no name"),

@@ -260,7 +260,9 @@ impl Client {
     ) -> Option<Forward> {
         let Common { host, kind, .. } = *common;
         run.tried.push(failed.identity);
-        let mut plan = self.plan(head, host, kind, &run.tried, false).filter(|plan| !matches!(plan, Plan::Answer(_)));
+        let mut plan = self
+            .plan(head, host, kind, &run.tried, false)
+            .filter(|plan| !matches!(plan, Plan::Answer(_) | Plan::Redirect { .. }));
         let moves = why == Why::Unreachable && run.moved < MOVES && plan.is_some();
         if moves {
             run.moved += 1;

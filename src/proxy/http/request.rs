@@ -43,7 +43,12 @@ pub(crate) fn asked<B>(request: &mut Request<B>, max_target: usize) -> Result<As
         return Ok(Asked::Options);
     }
     let Some(authority) = uri.authority() else {
-        return if uri.path().starts_with('/') { Ok(Asked::Path(host.to_owned())) } else { Err(Refusal::BadTarget) };
+        let path_and_query = uri.path_and_query().map_or("", |target| target.as_str());
+        return if path_and_query.starts_with('/') {
+            Ok(Asked::Path(host.to_owned()))
+        } else {
+            Err(Refusal::BadTarget)
+        };
     };
     if uri.scheme().is_none() {
         // `GET host`: that form is for CONNECT only.
@@ -101,6 +106,8 @@ pub(crate) fn forward_target(same: Option<&PathAndQuery>, path: &str, own_query:
     if own_query.is_none()
         && let Some(same) = same
         && same.path() == path
+        // `http://host?query` has none, and the one of the target begins with a slash.
+        && same.as_str().starts_with('/')
     {
         return Some(same.clone());
     }
@@ -160,6 +167,7 @@ mod tests {
     fn targets() {
         let pq = |text: &str| PathAndQuery::try_from(text).expect("a target");
         for (client, path, own, target) in [
+            ("?y=1", "/", None, "/?y=1"),
             ("/x?c=d", "/x", Some("a=b"), "/x?a=b&c=d"),
             ("/x", "/x", Some("a=b"), "/x?a=b"),
             ("/x?", "/x", None, "/x?"),

@@ -175,6 +175,8 @@ fn name(text: &str) -> Option<Box<[u8]>> {
 /// An expression that fits only as a whole. Matching takes time linear in the value, and little memory.
 fn expression(text: &[u8]) -> Result<Regex, String> {
     let text = std::str::from_utf8(text).map_err(|_| "is no text".to_owned())?;
+    // By itself first: a parenthesis too many would end the group that makes it fit as a whole.
+    super::regex(RegexBuilder::new(text))?;
     super::regex(RegexBuilder::new(&format!("^(?:{text})$")))
 }
 

@@ -11,6 +11,7 @@ use http_body_util::BodyExt as _;
 
 use super::super::RequestBody;
 use super::lines::Lease;
+use crate::http1::is_trailer;
 
 /// Sends a request body as fast as the target takes it. Nothing is kept but one frame.
 pub(super) async fn upload(mut body: RequestBody, mut stream: SendStream<Bytes>) {
@@ -55,25 +56,11 @@ pub(super) async fn upload(mut body: RequestBody, mut stream: SendStream<Bytes>)
 /// Trailers without what decides where a message goes or ends (RFC 9110, section 6.5.1), and without what HTTP/2 does not
 /// have (RFC 9113, section 8.2.2).
 pub fn presentable(mut trailers: HeaderMap) -> HeaderMap {
-    for name in NO_TRAILERS {
+    while let Some(name) = trailers.keys().find(|name| !is_trailer(name)).cloned() {
         trailers.remove(name);
     }
     trailers
 }
-
-const NO_TRAILERS: [&str; 11] = [
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// `None`: the stream is over.
 async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes, last: bool) -> Option<()> {

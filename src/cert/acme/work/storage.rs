@@ -234,7 +234,7 @@ fn walk(path: &Path) -> io::Result<Contents> {
 
 fn add(contents: &mut Contents, key: String, path: &Path) -> io::Result<()> {
     // Half-written files, and the lock.
-    if key.ends_with(TEMPORARY) || key == "lock" {
+    if key.rsplit('/').next().is_some_and(|name| name.starts_with(TEMPORARY)) || key == "lock" {
         return Ok(());
     }
     match std::fs::read_to_string(path) {
@@ -253,8 +253,8 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(TEMPORARY);
+    let mut name = std::ffi::OsString::from(TEMPORARY);
+    name.push(path.file_name().unwrap_or_default());
     let temporary = path.with_file_name(name);
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
     file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
@@ -270,6 +270,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send
     }
 }
 
-const TEMPORARY: &str = ".new";
+/// In front: no host name begins with a dot, but some end in whatever else one might choose.
+const TEMPORARY: &str = ".tmp-";
 /// As long as Consul waits by default.
 const WAIT: Duration = Duration::from_secs(300);
