@@ -25,7 +25,7 @@ pub(in crate::registry) enum Order {
 pub(super) struct Announcer {
     client: Client,
     announce: Announce,
-    /// Register the own name and the aliases, or nothing.
+    /// Register the own name; aliases are registered regardless.
     own: bool,
     address: SocketAddr,
     host: String,
@@ -79,12 +79,9 @@ impl Announcer {
         }
     }
 
-    /// Without `registry.consul.register.enabled` nothing at all: who tries a second proxy must not change the first one's.
     fn wanted(&self, aliases: &Aliases) -> BTreeSet<String> {
-        if !self.own {
-            return BTreeSet::new();
-        }
-        aliases.iter().map(|name| name.to_string()).chain([self.announce.name.clone()]).collect()
+        let own = self.own.then(|| self.announce.name.clone());
+        aliases.iter().map(|name| name.to_string()).chain(own).collect()
     }
 
     /// Makes what is registered what is wanted. `false`: something failed.
