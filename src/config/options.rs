@@ -101,6 +101,8 @@ options! {
         "data-plane threads; below 1: one for each CPU. The environment variable GOMAXPROCS wins";
     runtime_user: String = "runtime.user", Text, "", OURS, Built,
         "who to become once the sockets are bound, as user or user:group, by names or numbers; needs a start as root. Files that are read later (certificates, tokens) must be readable by that user";
+    runtime_statedir: String = "runtime.statedir", Path, "", OURS, Built,
+        "folder for what outlives a restart: the last known routes, served at a start without an answer of Consul; unset: that of the service manager ($STATE_DIRECTORY), else none";
     glob_matching_disabled: bool = "glob.matching.disabled", Bool, "false", "1.5.10", Built,
         "take * and the like in host names literally";
     glob_cache_size: i64 = "glob.cache.size", COUNT, "1000", "1.5.14", Inert("patterns are compiled once for each table"),
@@ -253,6 +255,8 @@ options! {
         "how long the backend is tried at start";
     registry_retry: i64 = "registry.retry", TIME, "500ms", "1.3.8", Built,
         "pause between such attempts";
+    registry_statemaxage: i64 = "registry.statemaxage", ANY_TIME, "72h", OURS, Built,
+        "routes in runtime.statedir that are older are not used at start; 0: whatever their age";
     registry_static_routes: String = "registry.static.routes", Text, "", "1.1", Built,
         "backend static: the route commands, one on a line";
     registry_static_noroutehtml: String = "registry.static.noroutehtml", Text, "", "1.5.5", Built,

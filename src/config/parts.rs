@@ -336,7 +336,21 @@ fn registry(
             globs: !values.glob_matching_disabled,
         },
         log: routes_log(settings),
+        state: state(settings, environment),
     })
+}
+
+/// Where the last known routes are kept. What is set to nothing is nowhere, whatever the service manager has made.
+fn state(settings: &Settings, environment: &Environment) -> Option<registry::StateConfig> {
+    let given = settings.values.runtime_statedir.as_str();
+    let dir = if settings.explicit("runtime.statedir") {
+        Some(given)
+    } else {
+        // Several folders are possible; the first is the main one.
+        environment.filled("STATE_DIRECTORY").and_then(|all| all.split(':').next())
+    };
+    let max_age = duration::positive(settings.values.registry_statemaxage);
+    dir.filter(|dir| !dir.is_empty()).map(|dir| registry::StateConfig { dir: dir.into(), max_age })
 }
 
 /// What `log.routes.format` says, which the older key overrides.

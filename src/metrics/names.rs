@@ -113,6 +113,12 @@ pub const REGISTRY_UPDATED: &str = "ferrio_registry_last_update_timestamp_second
 pub const REGISTRY_CONTACT: &str = "ferrio_registry_last_contact_timestamp_seconds";
 /// Gauge: seconds from a change in the registry to the last table.
 pub const REGISTRY_LAG: &str = "ferrio_registry_lag_seconds";
+/// Gauge: 1 while the routes are, at least in part, those that were kept on disk.
+pub const REGISTRY_STALE: &str = "ferrio_registry_stale";
+/// Gauge: when the routes were last saved, seconds since 1970.
+pub const REGISTRY_SAVED: &str = "ferrio_registry_saved_timestamp_seconds";
+/// Counter: attempts to save them that failed.
+pub const REGISTRY_SAVE_ERRORS: &str = "ferrio_registry_save_errors_total";
 
 /// What the facade, and the reference page, need to know about a series.
 pub struct Own {
@@ -232,6 +238,13 @@ pub const OWN: &[Own] = &[
         kind: Kind::Gauge,
         help: "Seconds from the first change that is in the last table to it.",
     },
+    Own {
+        name: REGISTRY_STALE,
+        kind: Kind::Gauge,
+        help: "1 while the routes are, at least in part, those that were kept on disk.",
+    },
+    Own { name: REGISTRY_SAVED, kind: Kind::Gauge, help: "When the routes were last saved, seconds since 1970." },
+    Own { name: REGISTRY_SAVE_ERRORS, kind: Kind::Counter, help: "Attempts to save the routes that failed." },
     Own { name: REGISTRY_ERRORS, kind: Kind::Counter, help: "Failed reads of a route source." },
     Own { name: REGISTRY_FAILING, kind: Kind::Gauge, help: "1 while the route source does not answer." },
     Own { name: REGISTRY_REJECTS, kind: Kind::Gauge, help: "Route tags and override lines that could not be used." },

@@ -11,6 +11,7 @@ mod fixed;
 mod preview;
 mod publish;
 mod start;
+mod state;
 mod status;
 #[cfg(test)]
 mod testing;
@@ -38,6 +39,17 @@ pub struct Config {
     pub retry: Duration,
     pub settings: Settings,
     pub log: RoutesLog,
+    /// Where the last good inputs are kept (Consul only); `None`: nowhere.
+    pub state: Option<StateConfig>,
+}
+
+/// The last good inputs of the table on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateConfig {
+    /// Made if it is not there.
+    pub dir: PathBuf,
+    /// Older ones are not used at start; 0: whatever their age.
+    pub max_age: Duration,
 }
 
 /// `log.routes.format`

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::disabled::{Disabled, without};
 use super::publish::Manual;
+use super::state::Inputs;
 use crate::route::{self, Builder, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
 /// What would change.
@@ -23,6 +24,9 @@ pub(super) struct Ingredients {
     pub(super) tag_prefix: String,
     pub(super) datacenter: String,
     pub(super) named: Named,
+    pub(super) named_texts: Manual,
+    pub(super) error_texts: Manual,
+    pub(super) page: Arc<str>,
     pub(super) services: Vec<(Arc<str>, Arc<[Instance]>)>,
     pub(super) manual: Manual,
     pub(super) whole: Option<Parsed>,
@@ -31,6 +35,19 @@ pub(super) struct Ingredients {
 }
 
 impl Ingredients {
+    /// The texts among them.
+    pub(super) fn inputs(self) -> Inputs {
+        Inputs {
+            datacenter: self.datacenter,
+            services: self.services.into_iter().collect(),
+            manual: self.manual,
+            page: self.page.to_string(),
+            named: self.named_texts,
+            error_pages: self.error_texts,
+            disabled: self.disabled.to_vec(),
+        }
+    }
+
     /// Builds a table with `text` at `key`. Takes as long as a first table does.
     pub(super) fn preview(mut self, key: &str, text: &str) -> Preview {
         let mut builder = Builder::new(self.settings.clone());

@@ -189,7 +189,7 @@ pub enum Class {
 }
 
 /// The beginning of a text that may be megabytes long.
-fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     if text.len() <= EXCERPT {
         return text.to_owned();
     }

@@ -18,6 +18,7 @@ fn config(backend: Backend) -> Config {
         retry: Duration::from_millis(50),
         settings: Settings::default(),
         log: RoutesLog::Off,
+        state: None,
     }
 }
 
