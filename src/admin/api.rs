@@ -168,8 +168,10 @@ pub(super) fn status(state: &State, query: Option<&str>) -> Answer {
         Health::Unready(reason) => object.flag("ready", false).text("reason", &reason),
     };
 
-    object.flag("stale", status.stale.is_some());
-    seconds(&mut object, "stale_age", status.stale);
+    if status.stale.is_some() {
+        object.flag("stale", true);
+        seconds(&mut object, "stale_age", status.stale);
+    }
     let mut table = Object::new(object.key("table"));
     table.number("routes", routes as f64).number("targets", targets as f64);
     seconds(&mut table, "age", status.table_age);

@@ -183,6 +183,14 @@ options! {
         "bytes in one request target";
     proxy_maxbody: i64 = "proxy.maxbody", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
         "bytes in the body of one request, unless its route says maxbody=; 0: no limit";
+    proxy_maxclients: i64 = "proxy.maxclients", COUNT, "0", OURS, Built,
+        "connections of clients, all listeners together; more are closed at once; 0: half of the descriptors that the process may have";
+    proxy_maxclients_listener: i64 = "proxy.maxclients.listener", COUNT, "0", OURS, Built,
+        "connections of clients to one listener; 0: no limit";
+    proxy_maxclients_source: i64 = "proxy.maxclients.source", COUNT, "0", OURS, Built,
+        "connections of clients from one address (IPv6: one network of 64 bits); 0: no limit";
+    proxy_maxclients_exempt: Vec<String> = "proxy.maxclients.exempt", List, "", OURS, Built,
+        "networks to whose addresses proxy.maxclients.source does not apply, as in 10.0.0.0/8,::1";
     proxy_websocket_idletimeout: i64 = "proxy.websocket.idletimeout", TIME, "0s", OURS, Built,
         "how long nothing may move on a WebSocket, unless its route says idletimeout=; 0: for ever";
 

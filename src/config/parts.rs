@@ -70,6 +70,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     let admin = admin_listener.clone().map(|listener| admin(settings, listener, &schemes));
     let log = log(settings);
     let access_log = access_log(settings);
+    let limits = limits(settings);
     let workers = workers(settings, environment, machine);
     unbuilt(settings);
 
@@ -107,6 +108,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         log,
         access_log,
         listeners,
+        limits,
         cert_sources,
         admin,
         registry,
@@ -252,6 +254,28 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
     })
 }
 
+fn limits(settings: &mut Settings) -> listen::LimitsConfig {
+    let mut exempt = Vec::new();
+    for word in settings.values.proxy_maxclients_exempt.clone() {
+        match listeners::network(&word) {
+            Some(network) => exempt.push(network),
+            None => settings.mistake("proxy.maxclients.exempt", &not_a_network(&word)),
+        }
+    }
+    let values = &settings.values;
+    let number = |value: i64| usize::try_from(value).unwrap_or(usize::MAX);
+    listen::LimitsConfig {
+        total: number(values.proxy_maxclients),
+        listener: number(values.proxy_maxclients_listener),
+        source: number(values.proxy_maxclients_source),
+        exempt,
+    }
+}
+
+fn not_a_network(word: &str) -> String {
+    format!("{word:?} is no network; write 10.0.0.0/8 or 10.1.2.3, with commas between them")
+}
+
 fn trusted(settings: &mut Settings) -> Option<Vec<ipnet::IpNet>> {
     if !settings.explicit("proxy.trusted") {
         settings.report.say(
@@ -264,10 +288,7 @@ fn trusted(settings: &mut Settings) -> Option<Vec<ipnet::IpNet>> {
     for word in settings.values.proxy_trusted.clone() {
         match listeners::network(&word) {
             Some(network) => networks.push(network),
-            None => settings.mistake(
-                "proxy.trusted",
-                &format!("{word:?} is no network; write 10.0.0.0/8 or 10.1.2.3, with commas between them"),
-            ),
+            None => settings.mistake("proxy.trusted", &not_a_network(&word)),
         }
     }
     Some(networks)

@@ -96,7 +96,8 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
             let attempts = Attempts { deadline, ..attempts };
             let mut answered = true;
             setup.datacenter = loop {
-                let error = match attempts.bounded(async { client.datacenter().await.map_err(|e| e.to_string()) }).await {
+                let error = match attempts.bounded(async { client.datacenter().await.map_err(|e| e.to_string()) }).await
+                {
                     Ok(datacenter) => break datacenter,
                     Err(error) => error,
                 };

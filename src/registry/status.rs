@@ -134,7 +134,12 @@ impl Board {
 
     pub(super) fn status(&self, ready: bool) -> Status {
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Status { ready, stale: self.stale(), table: self.table.load_full(), sources: sources.iter().map(Source::status).collect() }
+        Status {
+            ready,
+            stale: self.stale(),
+            table: self.table.load_full(),
+            sources: sources.iter().map(Source::status).collect(),
+        }
     }
 }
 

@@ -533,3 +533,5 @@ async fn a_custom_source_that_never_answers_ends_the_start() {
     config.timeout = Duration::from_millis(300);
     assert!(matches!(run(config).await, Err(Error::Timeout { backend: "custom", .. })));
 }
+
+mod stale;

@@ -71,7 +71,8 @@ fn what_cannot_be_trusted_is_refused() {
     let mut flipped = good.clone();
     *flipped.last_mut().unwrap() ^= 1;
     let body = |text: &str| format!("{MAGIC} {}\n{text}", checksum(text.as_bytes())).into_bytes();
-    let port = r#"{"identity":"a","datacenter":"d","services":{"s":[{"id":"i","address":"h","port":70000,"tags":[]}]}}"#;
+    let port =
+        r#"{"identity":"a","datacenter":"d","services":{"s":[{"id":"i","address":"h","port":70000,"tags":[]}]}}"#;
     for (name, bytes, why) in [
         ("empty", vec![], "no file of ferrio's"),
         ("something else", b"route add x / http://h/\n".to_vec(), "no file of ferrio's"),
