@@ -21,6 +21,8 @@ class Node(Consul):
             "ports": {"https": -1, "grpc": -1, "dns": -1, "serf_wan": -1, **ports}, "server": server, "bind_addr": address,
             "client_addr": self.host, "node_name": name, "data_dir": str(self.folder / "data"), "log_level": "warn",
             "disable_update_check": True, "performance": {"raft_multiplier": 1}, "leave_on_terminate": False,
+            # The same after its data are gone: two nodes of one name are none.
+            "node_id": str(uuid.uuid4()),
             "retry_join": [f"{other}:{ports['serf_lan']}" for other in others], "retry_interval": "1s",
             "acl": {"enabled": True, "default_policy": "deny", "token_ttl": "1s", "policy_ttl": "1s",
                     "tokens": {"agent": TOKEN, "default": "", **({"master": TOKEN} if server else {})}},

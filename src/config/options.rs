@@ -302,6 +302,8 @@ options! {
         "KV path of pages for our own errors, as in PATH/503, PATH/5xx and PATH/host/503; empty: none";
     registry_consul_tagprefix: String = "registry.consul.tagprefix", Text, "urlprefix-", "1.1", Built,
         "how tags that are routes begin";
+    registry_consul_allow: Vec<String> = "registry.consul.allow", List, "", OURS, Built,
+        "what services may claim in tags: a service (* stands for any characters) and hosts with paths, blanks between them, as in shop-* shop.example.com/ *.shop.example.com/, admin *; all else is a reject; empty: everybody everything";
     registry_consul_service_status: Vec<String> = "registry.consul.service.status", List, "passing", "1.1.5", Built,
         "check states that count as good";
     registry_consul_checks_required: String = "registry.consul.checksRequired", Text, "one", "1.5.9", Built,

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::route::{ErrorPages, Route, Settings, Table};
+use crate::route::{Allow, ErrorPages, Route, Settings, Table};
 
 pub use self::consul::history::Past;
 pub use self::consul::overrides::{Override, Overrides, Written};
@@ -83,6 +83,8 @@ pub struct ConsulConfig {
     /// Keys below it are pages for our own errors. Without its leading slash; empty: there are none.
     pub error_pages_path: String,
     pub tag_prefix: String,
+    /// What services may claim in their tags.
+    pub allow: Allow,
     /// Check states that count as good.
     pub service_status: Vec<String>,
     /// All checks of an instance must be good (`checksRequired=all`), not just one.

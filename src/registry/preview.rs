@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::disabled::{Disabled, without};
 use super::publish::Manual;
 use super::state::Inputs;
-use crate::route::{self, Builder, Instance, Named, Origin, Parsed, Reject, Settings, Table};
+use crate::route::{self, Allow, Builder, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
 /// What would change.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +23,7 @@ pub(super) struct Ingredients {
     pub(super) settings: Settings,
     pub(super) tag_prefix: String,
     pub(super) datacenter: String,
+    pub(super) allow: Allow,
     pub(super) named: Named,
     pub(super) named_texts: Manual,
     pub(super) error_texts: Manual,
@@ -54,7 +55,8 @@ impl Ingredients {
         for (name, instances) in &self.services {
             let entries = instances
                 .iter()
-                .flat_map(|one| route::parse_tags_with(one, &self.tag_prefix, &self.datacenter, &self.named).entries);
+                .map(|one| route::parse_tags_with(one, &self.tag_prefix, &self.datacenter, &self.named))
+                .flat_map(|parsed| self.allow.apply(parsed).entries);
             builder.service(name, without(entries.collect(), &self.disabled));
         }
         // Consul lists keys in ascending order, and so they are applied.

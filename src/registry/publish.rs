@@ -17,7 +17,7 @@ use super::state::Inputs;
 use super::status::{Board, Change, TableStatus, place, remember};
 use super::{Publish, RoutesLog};
 use crate::metrics::names;
-use crate::route::{self, Builder, Entry, ErrorPages, Instance, Named, Origin, Parsed, Reject, Settings, Table};
+use crate::route::{self, Allow, Builder, Entry, ErrorPages, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
 /// The sources' end. Cheap to clone.
 #[derive(Clone, Default)]
@@ -242,6 +242,7 @@ pub(super) struct Setup {
     /// What service tags begin with, and the value of `$DC`.
     pub(super) tag_prefix: String,
     pub(super) datacenter: String,
+    pub(super) allow: Allow,
     pub(super) log: RoutesLog,
 }
 
@@ -527,7 +528,7 @@ impl Worker {
             all.entries.extend(parsed.entries);
             all.rejects.extend(parsed.rejects);
         }
-        all
+        self.setup.allow.apply(all)
     }
 
     /// Takes out what is disabled now, and puts back what no longer is. `false`: nothing new.
@@ -559,6 +560,7 @@ impl Worker {
             settings: self.setup.settings.clone(),
             tag_prefix: self.setup.tag_prefix.clone(),
             datacenter: self.setup.datacenter.clone(),
+            allow: self.setup.allow.clone(),
             named: self.named.clone(),
             named_texts: self.named_texts.clone(),
             error_texts: self.error_texts.clone(),

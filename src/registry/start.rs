@@ -16,6 +16,7 @@ use super::state::{self, Inputs, Store, Unusable};
 use super::status::{Board, Status};
 use super::{Backend, Config, Publish, consul, custom, file, fixed};
 use crate::consul::Client;
+use crate::route::Allow;
 
 #[derive(Debug)]
 pub enum Error {
@@ -78,6 +79,7 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
         settings: config.settings.clone(),
         tag_prefix: String::new(),
         datacenter: String::new(),
+        allow: Allow::default(),
         log: config.log,
     };
     let attempts = Attempts { deadline: Instant::now() + config.timeout, retry: config.retry };
@@ -114,6 +116,7 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
                 tasks.spawn(ask_datacenter(client.clone(), feed.clone()));
             }
             setup.tag_prefix.clone_from(&consul.tag_prefix);
+            setup.allow.clone_from(&consul.allow);
             overrides = Overrides::new(client.clone(), &consul.kv_path);
             control = Control::new(Some((client.clone(), OwnKeys::new(&consul.kv_path))));
             agent = Some(client.clone());

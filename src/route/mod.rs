@@ -8,6 +8,7 @@
 //! ```
 
 mod access;
+mod allow;
 mod builder;
 mod command;
 mod definition;
@@ -42,6 +43,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use access::Access;
+pub use allow::Allow;
 pub use builder::{Builder, Built, Delta};
 pub use command::{Add, Command, Delete, SetWeight, Source};
 pub use definition::{Definition, parse_definitions, parse_json};

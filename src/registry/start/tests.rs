@@ -30,6 +30,7 @@ fn consul(client: crate::consul::Config) -> ConsulConfig {
         options_path: String::new(),
         error_pages_path: String::new(),
         tag_prefix: "urlprefix-".into(),
+        allow: Default::default(),
         service_status: vec!["passing".into()],
         checks_all: false,
         service_monitors: 1,
