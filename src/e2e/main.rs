@@ -29,3 +29,4 @@ mod tcp;
 mod upstream_tls;
 mod vocabulary;
 mod websocket;
+mod without_consul;
