@@ -43,6 +43,7 @@ fn instance(service: usize, number: usize, tags: Vec<String>) -> Instance {
         port: 8000,
         tags,
         options: Default::default(),
+        down: false,
     }
 }
 
@@ -116,7 +117,7 @@ fn lookups(c: &mut Criterion) {
     group.bench_function("5k paths on one host", |b| b.iter(|| lookup(&table, "any.example.com", b"/service-2500/x")));
     for matcher in [Matcher::IPrefix, Matcher::Glob] {
         let text: String = (0..100).map(|n| format!("route add s /a{n}/* http://h/\n")).collect();
-        let mut builder = Builder::new(Settings { matcher, globs: true });
+        let mut builder = Builder::new(Settings { matcher, ..Settings::default() });
         builder.manual(parse_text(&text, |line| Origin::Static { line }).entries);
         let table = builder.build().table;
         assert_no_allocation("another matcher", || {

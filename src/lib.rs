@@ -20,6 +20,7 @@
 //! | --- | --- |
 //! | `net` | |
 //! | `life` | |
+//! | `http1` | net |
 //! | `route` | |
 //! | `limit` | |
 //! | `access_log` | |
@@ -27,10 +28,10 @@
 //! | `metrics` | life, net |
 //! | `consul` | fetch, life |
 //! | `auth` | upstream, fetch, life, net |
-//! | `upstream` | route, net, life, metrics |
+//! | `upstream` | route, http1, net, life, metrics |
 //! | `registry` | route, consul, fetch, life, metrics |
 //! | `cert` | consul, fetch, life, metrics |
-//! | `proxy` | route, upstream, auth, limit, access_log, net, life, metrics |
+//! | `proxy` | route, upstream, auth, limit, access_log, http1, net, life, metrics |
 //! | `listen` | route, cert, net, life, metrics |
 //! | `admin` | route, registry, listen, life, metrics |
 //! | `config` | route, registry, consul, upstream, proxy, listen, admin, metrics, cert, auth, access_log, limit, life, net, fetch |
@@ -46,7 +47,9 @@ pub mod command;
 pub mod config;
 pub mod consul;
 pub mod fetch;
+pub mod http1;
 pub mod life;
+pub mod limit;
 pub mod listen;
 pub mod metrics;
 pub mod net;

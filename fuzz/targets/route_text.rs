@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     for (matcher, globs) in [(Matcher::Prefix, true), (Matcher::IPrefix, false), (Matcher::Glob, true)] {
-        let mut builder = Builder::new(Settings { matcher, globs });
+        let mut builder = Builder::new(Settings { matcher, globs, ..Settings::default() });
         builder.manual(parsed.entries.clone());
         let table = builder.build().table;
         for route in table.routes() {

@@ -13,6 +13,7 @@ fn entries(service: &str, tags: Vec<String>) -> Vec<Entry> {
         port: 8000,
         tags,
         options: Default::default(),
+        down: false,
     };
     parse_tags(&instance, "urlprefix-", "dc1").entries
 }

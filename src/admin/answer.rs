@@ -79,6 +79,7 @@ async fn dispatch(state: &Arc<State>, caller: &Caller, request: Request<Incoming
         "/api/rejects" => return api::rejects(state, query),
         "/api/status" => return api::status(state, query),
         "/api/certificates" => return certificates::certificates(state, query),
+        "/api/targets" => return api::targets(state, query),
         "/api/timeline" => return api::timeline(state, query),
         "/api/explain" => return explain::explain(state, query).await,
         "/api/stats" => return live::stats(state, &caller.life, query).await,

@@ -156,6 +156,28 @@ pub(super) fn reject_json(out: &mut String, reject: &Reject) {
     object.text("text", &reject.text).text("reason", &reject.reason).end();
 }
 
+/// Targets that are passed over, full, or new.
+pub(super) fn targets(state: &State, query: Option<&str>) -> Answer {
+    let mut out = String::new();
+    array(&mut out, (state.views.conditions)(), |out, condition| {
+        let mut object = Object::new(out);
+        object
+            .text("service", &condition.service)
+            .text("host", &condition.host)
+            .text("path", &condition.path)
+            .text("target", &condition.target)
+            .text("state", condition.state)
+            .text("reason", condition.reason);
+        seconds(&mut object, "left", condition.left);
+        object
+            .number("share", condition.share)
+            .number("in_flight", condition.in_flight as f64)
+            .number("waiting", condition.waiting as f64)
+            .end();
+    });
+    json_answer(query, out)
+}
+
 /// Sources, age and size of the table, recent changes.
 pub(super) fn status(state: &State, query: Option<&str>) -> Answer {
     let status = (state.views.status)();

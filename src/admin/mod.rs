@@ -34,7 +34,8 @@ pub use certificates::{CertificateSourceView, CertificateView, CertificatesView,
 pub use login::{Login, Refused};
 pub use serve::{serve, serve_connection};
 pub use views::{
-    BoxError, BoxFuture, Change, Health, Operations, Override, Overrides, SourceView, StatusView, Views, Written,
+    BoxError, BoxFuture, Change, Condition, Health, Operations, Override, Overrides, SourceView, StatusView, Views,
+    Written,
 };
 
 /// `ui.*`

@@ -253,6 +253,7 @@ async fn start_with(config: Config, overrides: bool) -> Admin {
             Some(reason) => Health::Unready(reason.clone()),
         }),
         certificates: Arc::new(move || d.certificates.lock().unwrap().clone()),
+        conditions: Arc::new(Vec::new),
         overrides: if overrides { Some(world.clone()) } else { None },
         config_json: r#"{"UI":{"Title":"<t>&"},"Buckets":[0.005,10],"Peers":null,"Map":{}}"#.into(),
         effective_json: r#"[{"key":"ui.title","value":"<t>","source":"default"}]"#.into(),

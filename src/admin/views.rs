@@ -19,6 +19,8 @@ pub struct Views {
     pub status: Arc<dyn Fn() -> StatusView + Send + Sync>,
     pub health: Arc<dyn Fn() -> Health + Send + Sync>,
     pub certificates: Arc<dyn Fn() -> CertificatesView + Send + Sync>,
+    /// Targets that do not get their usual share of requests, as of now, in the order of the table.
+    pub conditions: Arc<dyn Fn() -> Vec<Condition> + Send + Sync>,
     /// `None`: the backend has no overrides.
     pub overrides: Option<Arc<dyn Overrides>>,
     /// `/api/config` as compact JSON, secrets masked.
@@ -64,6 +66,26 @@ pub struct StatusView {
     pub contact: Option<(Duration, bool)>,
     /// The last changes of the table, newest first.
     pub changes: Vec<Change>,
+}
+
+/// What `/api/targets` says about a target that does not get its usual share.
+#[derive(Clone, Debug, Default)]
+pub struct Condition {
+    pub service: String,
+    pub host: String,
+    pub path: String,
+    pub target: String,
+    /// `ejected`, `full`, `slow_start`
+    pub state: &'static str,
+    /// Why, in a word; empty if the state says it all.
+    pub reason: &'static str,
+    /// For how much longer, if that is known.
+    pub left: Option<Duration>,
+    /// The part of its share that it gets, 0 to 1.
+    pub share: f64,
+    /// Requests under way and those that wait, where there is a limit.
+    pub in_flight: usize,
+    pub waiting: usize,
 }
 
 /// A route source.

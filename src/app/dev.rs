@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use consul_dev::{Agent, Definition, serve_samples};
@@ -43,9 +43,9 @@ pub fn main(arguments: impl Iterator<Item = OsString>, log: &log::Handle) -> Exi
 fn run(control: &Runtime, config: Config, world: &World) -> anyhow::Result<()> {
     let app = App::bind(config)?;
     let live = app.live.clone();
-    let text = world.welcome();
+    let (text, targets) = (world.welcome(), world.targets);
     control.spawn(async move {
-        has_routes(&live).await;
+        has_targets(&live, targets).await;
         println!("{text}");
     });
     control.block_on(app.run())
@@ -56,6 +56,8 @@ struct World {
     agent: Agent,
     proxy: SocketAddr,
     admin: SocketAddr,
+    /// How many instances there are.
+    targets: usize,
     /// The origins live as long as this does.
     _samples: consul_dev::Samples,
 }
@@ -63,12 +65,13 @@ struct World {
 impl World {
     async fn start() -> anyhow::Result<Self> {
         let mut definitions = Definition::samples();
+        let targets = definitions.len();
         let samples = serve_samples(&mut definitions).await.context("cannot start the sample services")?;
         let addr = preferred(8500)?;
         let agent = Agent::start(consul_dev::Config { addr, definitions, ..consul_dev::Config::default() })
             .await
             .context("cannot start the development agent")?;
-        Ok(Self { agent, proxy: preferred(9999)?, admin: preferred(9998)?, _samples: samples })
+        Ok(Self { agent, proxy: preferred(9999)?, admin: preferred(9998)?, targets, _samples: samples })
     }
 
     fn flags(&self) -> Vec<String> {
@@ -109,9 +112,12 @@ fn preferred(port: u16) -> anyhow::Result<SocketAddr> {
     taken(port).or_else(|_| taken(0)).context("no free port on loopback")
 }
 
-/// The checks of the samples have to pass once first.
-async fn has_routes(live: &Arc<LiveTable>) {
-    while live.load().table.size().0 == 0 {
+/// The checks of the samples have to pass once first. Nobody waits for them for ever.
+async fn has_targets(live: &Arc<LiveTable>, count: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    while live.load().table.size().1 < count && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,11 +1,13 @@
 //! The only code that knows every part: build, bind, run, drain.
 
 mod certificates;
+mod conditions;
 pub mod dev;
 mod dynamic;
 mod edge;
 pub mod log;
 mod login;
+mod mesh;
 mod operations;
 mod pages;
 mod publish;
@@ -130,6 +132,7 @@ impl App {
             let started = cert::start_acme(source, &cert::Env::process(), orders.surroundings()).await?;
             sources.certificates.insert(source.name.clone(), started);
         }
+        let shared = upstream::Shared::new(&self.config.upstream)?;
         let auth = Auth::start(&self.config.auth, &self.life.watch())?;
         let listeners: Vec<_> =
             self.listeners.into_iter().map(|bound| with_edge(bound, &sources)).collect::<Result<_, _>>()?;
@@ -137,7 +140,9 @@ impl App {
         let edges: Vec<_> = listeners.iter().chain(&admin).map(|(_, edge): &(Bound, Arc<Edge>)| edge.clone()).collect();
         let dynamic = self.dynamic.into_iter().map(|config| Dynamic::new(config, &sources));
         let dynamic = dynamic.collect::<Result<Vec<_>, _>>()?;
-        let publisher = Arc::new(Publisher::new(self.live.clone(), self.metrics.clone()));
+        let (strategy, sticky_key) = (&self.config.proxy.strategy, &self.config.upstream.sticky_key);
+        let directory = upstream::Directory::new(self.metrics.clone(), strategy, sticky_key);
+        let publisher = Arc::new(Publisher::new(self.live.clone(), directory));
         let tables = publisher.changes();
         let registry = tokio::select! {
             registry = registry::start(self.config.registry.clone(), publisher) => Arc::new(registry?),
@@ -164,6 +169,13 @@ impl App {
             pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;
         }
         tokio::spawn(publish_counts(edges, life.watch()));
+        tokio::spawn(shared.credentials.clone().watch());
+        if let registry::Backend::Consul(consul) = &config.registry.backend
+            && !consul.connect.is_empty()
+        {
+            let (client, name) = (consul.client.clone(), consul.connect.clone());
+            tokio::spawn(mesh::follow(client, name, shared.credentials.clone(), live.clone(), tables.clone()));
+        }
         // Takes a moment, and must not take it from a worker.
         tokio::task::spawn_blocking(upstream::prepare);
         tracing::info!("Waiting for first routing table");
@@ -181,6 +193,7 @@ impl App {
             proxy: config.proxy.clone(),
             auth,
             upstream: config.upstream.clone(),
+            shared: shared.clone(),
             metrics,
             access_log: access_log.clone(),
             life: life.watch(),
@@ -190,6 +203,7 @@ impl App {
         for listener in dynamic {
             listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
         }
+        tokio::spawn(upstream::probe(setup.live.clone(), setup.upstream.clone(), setup.shared.clone()));
         life.advance(Phase::Serving);
         orders.follow(live, tables, life.watch());
         notify.ready();

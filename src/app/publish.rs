@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::metrics::Metrics;
 use crate::registry::Publish;
 use crate::route::{ErrorPages, LiveTable, Route, Snapshot, Table};
 use crate::upstream::Directory;
@@ -19,13 +18,8 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    pub(super) fn new(live: Arc<LiveTable>, metrics: Metrics) -> Self {
-        Self {
-            live,
-            directory: Mutex::new(Directory::new(metrics)),
-            error_pages: Mutex::default(),
-            changed: watch::Sender::new(()),
-        }
+    pub(super) fn new(live: Arc<LiveTable>, directory: Directory) -> Self {
+        Self { live, directory: Mutex::new(directory), error_pages: Mutex::default(), changed: watch::Sender::new(()) }
     }
 }
 
@@ -49,5 +43,9 @@ impl Publish for Publisher {
         let error_pages = self.error_pages.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.live.store(Snapshot { table, page, error_pages });
         self.changed.send_replace(());
+    }
+
+    fn down_page(&self, page: Arc<str>) {
+        self.live.set_down_page(page);
     }
 }

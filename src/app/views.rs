@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::login::Gate;
 use super::operations::{Draining, Switchboard};
-use super::{VERSION, log};
+use super::{VERSION, conditions, log};
 use crate::admin::{
     BoxError, BoxFuture, CertificatesView, Change, Health, Login, Override, Overrides, SourceView, State, StatusView,
     Views, Written,
@@ -32,6 +32,7 @@ pub(super) struct Parts {
 pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts) -> Arc<State> {
     let Parts { live, registry, metrics, auth, log, life, certificates } = parts;
     let (of_rejects, of_status, of_health) = (registry.clone(), registry.clone(), registry.clone());
+    let of_targets = live.clone();
     let has_overrides = matches!(config.registry.backend, registry::Backend::Consul(_));
     let overrides: Option<Arc<dyn Overrides>> = if has_overrides {
         Some(Arc::new(Store { keys: registry.overrides(), registry: registry.clone() }))
@@ -47,6 +48,7 @@ pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts)
         status: Arc::new(move || status(&of_status)),
         health: Arc::new(move || health(life.phase(), &draining, of_health.stale())),
         certificates,
+        conditions: Arc::new(move || conditions::of(&of_targets.load().table)),
         overrides,
         config_json: config.json.as_str().into(),
         effective_json: serde_json::to_string(&config.effective).unwrap_or_default().into(),

@@ -29,6 +29,7 @@ pub(super) struct Setup {
     pub(super) proxy: proxy::Config,
     pub(super) auth: Arc<Auth>,
     pub(super) upstream: upstream::Config,
+    pub(super) shared: upstream::Shared,
     pub(super) metrics: Metrics,
     pub(super) access_log: Option<access_log::Log>,
     pub(super) life: Watch,
@@ -74,11 +75,11 @@ pub(super) fn start(
 }
 
 async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::UnboundedReceiver<Socket>) {
-    let Setup { live, proxy, auth, upstream, metrics, access_log, life, pulses } = setup;
+    let Setup { live, proxy, auth, upstream, shared, metrics, access_log, life, pulses } = setup;
     let beat = pulses.map(|pulses| tokio::task::spawn_local(pulses.beat(shard.0)));
-    let pools = Pools::new(upstream);
+    let pools = Pools::new(upstream, shared);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
-    let strategy = proxy.strategy;
+    let strategy = proxy.strategy.clone();
     let hook = access_log.as_ref().and_then(|log| super::tcp_log::hook(log.logger()));
     let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, hook);
     let logger = access_log.map(|log| log.logger());

@@ -4,6 +4,7 @@
 //! goes to the client, so that it may ask for credentials or send somebody to a login page. Whatever goes wrong keeps the
 //! route closed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -16,7 +17,7 @@ use super::{ForwardConfig, Grant, Refusal, Request};
 use crate::upstream::{Effort, Endpoint, Exchange, Protocol, RequestBody, ResponseBody, TargetTls};
 
 pub(super) struct Forward {
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     host: HeaderValue,
     path: PathAndQuery,
     timeout: Duration,
@@ -26,15 +27,10 @@ pub(super) struct Forward {
 impl Forward {
     /// `number`: of this scheme among all.
     pub(super) fn new(number: usize, config: &ForwardConfig) -> Self {
-        let tls = TargetTls { server_name: config.host.clone(), skip_verify: false };
+        let tls = config.tls.then(|| TargetTls::named(&config.host));
         Self {
-            endpoint: Endpoint {
-                // Targets count upwards from 1.
-                id: u64::MAX - number as u64,
-                host: config.host.clone(),
-                port: config.port,
-                tls: config.tls.then_some(tls),
-            },
+            // Targets count upwards from 1.
+            endpoint: Arc::new(Endpoint::new(u64::MAX - number as u64, &config.host, config.port, tls)),
             host: HeaderValue::from_str(&config.authority).unwrap_or(HeaderValue::from_static("auth")),
             path: PathAndQuery::try_from(config.path_and_query.as_str())
                 .unwrap_or_else(|_| PathAndQuery::from_static("/")),
@@ -78,6 +74,7 @@ impl Forward {
             endpoint: &self.endpoint,
             protocol: Protocol::Http1,
             preamble: &[],
+            times: request.pools.times(),
             effort: &effort,
         };
         let response = exchange.send(&asked, &RequestBody::empty()).await.map_err(|error| error.chain())?;

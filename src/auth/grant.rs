@@ -11,12 +11,12 @@ pub struct Grant {
 
 impl Grant {
     /// To be called when nothing removes headers any more: a client could have them removed by naming them in `Connection`.
-    pub fn apply(self, headers: &mut HeaderMap) {
+    pub fn apply(&self, headers: &mut HeaderMap) {
         for name in &self.reserved {
             headers.remove(name);
         }
-        for (name, value) in self.set {
-            headers.append(name, value);
+        for (name, value) in &self.set {
+            headers.append(name, value.clone());
         }
     }
 

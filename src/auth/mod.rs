@@ -133,7 +133,7 @@ enum Scheme {
     Basic(Basic),
     ApiKey(ApiKey),
     Forward(Forward),
-    Jwt(Jwt),
+    Jwt(Box<Jwt>),
 }
 
 /// What is known about a request whose sender wants to use a route. Headers that are not to be believed are gone already.
@@ -173,7 +173,7 @@ impl Auth {
                 Kind::Basic(basic) => Scheme::Basic(Basic::start(realm, basic, &slots, life)?),
                 Kind::ApiKey(keys) => Scheme::ApiKey(ApiKey::start(realm, keys, life)?),
                 Kind::Forward(forward) => Scheme::Forward(Forward::new(number, forward)),
-                Kind::Jwt(jwt) => Scheme::Jwt(Jwt::start(realm, jwt, life)?),
+                Kind::Jwt(jwt) => Scheme::Jwt(Box::new(Jwt::start(realm, jwt, life)?)),
             };
             schemes.insert(scheme.name.clone(), built);
         }

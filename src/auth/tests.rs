@@ -13,15 +13,15 @@ pub(super) fn peer() -> Peer {
 }
 
 pub(super) fn pools() -> Pools {
-    Pools::new(crate::upstream::Config {
+    let config = crate::upstream::Config {
         dial_timeout: Duration::from_secs(1),
-        response_header_timeout: Duration::ZERO,
-        keep_alive: None,
-        idle_timeout: Duration::ZERO,
         max_idle: 1,
         max_headers: 100,
         max_header_size: 65536,
-    })
+        ..Default::default()
+    };
+    let shared = crate::upstream::Shared::new(&config).unwrap();
+    Pools::new(config, shared)
 }
 
 pub(super) fn request<'a>(headers: &'a HeaderMap, peer: &'a Peer, pools: &'a Pools) -> Request<'a> {

@@ -207,7 +207,7 @@ fn canonical(name: &str) -> String {
 }
 
 /// Opens the file, so that permissions count too.
-fn readable(path: &Path) -> Result<(), String> {
+pub(crate) fn readable(path: &Path) -> Result<(), String> {
     let file = File::open(path).and_then(|file| file.metadata()).map_err(|e| super::loader::reason(&e))?;
     if file.is_dir() { Err("is a directory".to_owned()) } else { Ok(()) }
 }

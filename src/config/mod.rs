@@ -30,6 +30,7 @@ mod reference;
 mod settings;
 mod sockaddr;
 mod suggest;
+mod targets;
 mod template;
 #[cfg(test)]
 mod tests;

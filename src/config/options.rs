@@ -117,8 +117,8 @@ options! {
         "authorisation schemes: name=n;type=basic;file=htpasswd;realm=r;refresh=5s,... and new types apikey, forward, jwt";
     proxy_localip: String = "proxy.localip", Address, "", "1.0.5", Built,
         "own address for by= in the Forwarded header; default: the first address that others can reach";
-    proxy_strategy: String = "proxy.strategy", Choice(&["rnd", "rr"]), "rnd", "1.0.0", Built,
-        "how a target is chosen: rnd at random by weight, rr in turn";
+    proxy_strategy: String = "proxy.strategy", Text, "rnd", "1.0.0", Built,
+        "how a target is chosen: rnd at random by weight, rr in turn, and new p2c, least, hash=header:NAME, hash=cookie:NAME, hash=ip, hash=path; a route overrides it with strategy=";
     proxy_matcher: String = "proxy.matcher", Choice(&["prefix", "iprefix", "glob"]), "prefix", "1.1.3", Built,
         "how paths are compared: prefix, iprefix without regard to case, glob";
     proxy_noroutestatus: i64 = "proxy.noroutestatus", Kind::Int { min: 100, max: 999 }, "404", "1.1.4", Built,
@@ -173,6 +173,18 @@ options! {
         "how long connections to gRPC targets that have left the table are kept";
     proxy_trusted: Vec<String> = "proxy.trusted", List, "", OURS, Built,
         "networks whose forwarding headers are believed, as in 10.0.0.0/8,::1; unset: from everybody";
+    proxy_targettls: String = "proxy.targettls", Pairs, "", OURS, Built,
+        "files for TLS to targets, for routes to name: name=corp;ca=path,name=me;cert=path;key=path";
+    proxy_unixsockets: Vec<String> = "proxy.unixsockets", List, "", OURS, Built,
+        "directories whose Unix sockets may be targets (unix:/path); empty: none";
+    proxy_stickykey: String = "proxy.stickykey", Text, "", OURS, Secret,
+        "makes the values of sticky= cookies, the same on all proxies of a service; empty: values that can be guessed by whoever knows the instances";
+    proxy_connmaxage: i64 = "proxy.connmaxage", TIME, "0s", OURS, Built,
+        "how long a connection to a target is used for new requests; 0: no limit";
+    proxy_connmaxrequests: i64 = "proxy.connmaxrequests", COUNT, "0", OURS, Built,
+        "how many requests a connection to a target is used for; 0: no limit";
+    proxy_dnsttl: i64 = "proxy.dnsttl", TIME, "30s", OURS, Built,
+        "how long the addresses of a target's name are used before it is looked up again";
     proxy_matchhostport: String = "proxy.matchhostport", Choice(&["exact", "strip"]), "exact", OURS, Built,
         "strip: a request for host:port also fits the routes of host if none has that port";
     proxy_maxheaders: i64 = "proxy.maxheaders", Kind::Int { min: 1, max: 65_536 }, "512", OURS, Built,
@@ -181,6 +193,12 @@ options! {
         "bytes in one head, both directions";
     proxy_maxtargetsize: i64 = "proxy.maxtargetsize", Kind::Size { min: 64, max: 64 << 20 }, "65536", OURS, Built,
         "bytes in one request target";
+    proxy_retrybudget: i64 = "proxy.retrybudget", Kind::Int { min: 0, max: 1000 }, "20", OURS, Built,
+        "retries that a route with retry= may have, in percent of its requests; a few per second are always allowed";
+    proxy_retrybuffer: i64 = "proxy.retrybuffer", Kind::Size { min: 0, max: 64 << 20 }, "65536", OURS, Built,
+        "bytes of a request body that are kept so that it can be sent again; larger ones are sent once";
+    proxy_requestwritetimeout: i64 = "proxy.requestwritetimeout", ANY_TIME, "60s", OURS, Built,
+        "longest pause in which a target takes nothing of a request that is being sent; 0: no limit";
     proxy_maxbody: i64 = "proxy.maxbody", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
         "bytes in the body of one request, unless its route says maxbody=; 0: no limit";
     proxy_maxclients: i64 = "proxy.maxclients", COUNT, "0", OURS, Built,
@@ -191,6 +209,8 @@ options! {
         "connections of clients from one address (IPv6: one network of 64 bits); 0: no limit";
     proxy_maxclients_exempt: Vec<String> = "proxy.maxclients.exempt", List, "", OURS, Built,
         "networks to whose addresses proxy.maxclients.source does not apply, as in 10.0.0.0/8,::1";
+    proxy_websocket_closeframe: String = "proxy.websocket.closeframe", Choice(&["browsers", "all", "none"]), "browsers", OURS, Built,
+        "who gets a close frame (1001) when ferrio goes: browsers, known by their Origin; all; or none, as in fabio";
     proxy_websocket_idletimeout: i64 = "proxy.websocket.idletimeout", TIME, "0s", OURS, Built,
         "how long nothing may move on a WebSocket, unless its route says idletimeout=; 0: for ever";
 
@@ -308,6 +328,12 @@ options! {
         "check states that count as good";
     registry_consul_checks_required: String = "registry.consul.checksRequired", Text, "one", "1.5.9", Built,
         "one or all checks of an instance must be good";
+    registry_consul_unavailablehtmlpath: String = "registry.consul.unavailablehtmlpath", Text, "", OURS, Built,
+        "KV path of the page for routes whose targets are all down (503); empty: none";
+    registry_consul_connect: String = "registry.consul.connect", Text, "", OURS, Built,
+        "name of this proxy in Consul Connect, for routes with connect=true; empty: it is no member";
+    registry_consul_keepunhealthy: bool = "registry.consul.keepunhealthy", Bool, "false", OURS, Built,
+        "a service whose instances are all unhealthy keeps its routes, which answer 503 instead of leaving the table";
     registry_consul_service_monitors: i64 = "registry.consul.serviceMonitors", INT, "1", "1.5.11", Built,
         "services that are asked for at once";
     registry_consul_pollinterval: i64 = "registry.consul.pollinterval", ANY_TIME, "0s", "1.5.14", Built,

@@ -13,7 +13,9 @@ use super::settings::Settings;
 use super::sockaddr::{self, Interface};
 use super::suggest::near;
 use super::template::{self, PrefixScope};
-use super::{Config, Level, Log, agent, auth, bgp, certificates, compression, duration, json, kind, number, pending};
+use super::{
+    Config, Level, Log, agent, auth, bgp, certificates, compression, duration, json, kind, number, pending, targets,
+};
 
 /// What the configuration takes from the machine.
 pub(crate) struct Machine {
@@ -64,6 +66,8 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         }
     }
 
+    let target_tls = targets::tls(settings);
+    let sockets = targets::unix(settings);
     let proxy = proxy(settings, machine);
     let registry = registry(settings, environment, machine, admin_listener.as_ref());
     let metrics = metrics(settings, machine);
@@ -75,9 +79,12 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     unbuilt(settings);
 
     let values = &settings.values;
-    let (proxy, registry, metrics) = (proxy?, registry?, metrics?);
+    let (proxy, mut registry, metrics) = (proxy?, registry?, metrics?);
+    let connect = matches!(&registry.backend, registry::Backend::Consul(consul) if !consul.connect.is_empty());
+    registry.settings.known = targets::known(&target_tls, sockets, connect);
     let upstream = upstream::Config {
         dial_timeout: duration::positive(values.proxy_dialtimeout),
+        write_timeout: duration::positive(values.proxy_requestwritetimeout),
         response_header_timeout: duration::positive(values.proxy_responseheadertimeout),
         keep_alive: match values.proxy_keepalivetimeout {
             ..0 => None,
@@ -92,6 +99,11 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         },
         max_headers: proxy.max_headers,
         max_header_size: proxy.max_header_size,
+        max_age: duration::positive(values.proxy_connmaxage),
+        max_requests: u64::try_from(values.proxy_connmaxrequests).unwrap_or(0),
+        names_for: duration::positive(values.proxy_dnsttl),
+        tls: target_tls,
+        sticky_key: values.proxy_stickykey.clone().into(),
     };
     let life = life::Config {
         grace: duration::positive(values.proxy_deregistergraceperiod),
@@ -217,6 +229,11 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
     if http::HeaderValue::from_str(&settings.values.proxy_header_tls_value).is_err() {
         settings.mistake("proxy.header.tls.value", "a header cannot have this value; leave control characters out");
     }
+    let strategy = route::Strategy::parse(&settings.values.proxy_strategy);
+    if strategy.is_none() {
+        let why = format!("invalid proxy.strategy: {}; write {STRATEGIES}", settings.values.proxy_strategy);
+        settings.mistake("proxy.strategy", &why);
+    }
     let compression = compression::read(settings);
     let trusted = trusted(settings);
 
@@ -227,7 +244,7 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
         name => name.to_owned(),
     };
     Some(proxy::Config {
-        strategy: if values.proxy_strategy == "rr" { route::Strategy::RoundRobin } else { route::Strategy::Random },
+        strategy: strategy?,
         no_route_status: u16::try_from(values.proxy_noroutestatus).ok()?,
         local_ip,
         client_ip_header,
@@ -246,7 +263,14 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
         grpc_max_received: u64::try_from(values.proxy_grpcmaxrxmsgsize).ok()?,
         grpc_max_sent: u64::try_from(values.proxy_grpcmaxtxmsgsize).ok()?,
         max_target_size: usize::try_from(values.proxy_maxtargetsize).ok()?,
+        retry_budget: u32::try_from(values.proxy_retrybudget).ok()?,
+        retry_buffer: usize::try_from(values.proxy_retrybuffer).ok()?,
         max_body: u64::try_from(values.proxy_maxbody).ok()?,
+        farewell: match values.proxy_websocket_closeframe.as_str() {
+            "all" => proxy::Farewell::All,
+            "none" => proxy::Farewell::Nobody,
+            _ => proxy::Farewell::Browsers,
+        },
         websocket_idle_timeout: duration::positive(values.proxy_websocket_idletimeout),
         compression,
         flush_interval: duration::positive(values.proxy_flushinterval),
@@ -355,6 +379,7 @@ fn registry(
                 _ => route::Matcher::Prefix,
             },
             globs: !values.glob_matching_disabled,
+            known: route::Known::default(),
         },
         log: routes_log(settings),
         state: state(settings, environment),
@@ -552,6 +577,7 @@ fn unbuilt(settings: &mut Settings) {
     }
 }
 
+const STRATEGIES: &str = "rnd, rr, p2c, least, hash=header:NAME, hash=cookie:NAME, hash=ip or hash=path";
 const BACKENDS: &[&str] = &["consul", "static", "file", "custom"];
 
 const DEFAULT_PREFIX: &str = "{{clean .Hostname}}.{{clean .Exec}}";

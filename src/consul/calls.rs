@@ -15,6 +15,13 @@ impl Keys {
     pub const SERVICES: &'static str = "/v1/catalog/services";
     pub const CHECKS: &'static str = "/v1/health/state/any";
     pub const NODES: &'static str = "/v1/internal/ui/nodes";
+    /// Authorities of the service mesh.
+    pub const ROOTS: &'static str = "/v1/agent/connect/ca/roots";
+
+    /// Certificate and key of a service of the mesh.
+    pub fn leaf(service: &str) -> String {
+        format!("/v1/agent/connect/ca/leaf/{}", encode(service, false))
+    }
 
     pub fn service(name: &str) -> String {
         format!("/v1/health/service/{}", encode(name, false))
@@ -65,6 +72,19 @@ impl Client {
             Ok(serde_json::from_slice::<Option<Vec<Entry>>>(b)?.unwrap_or_default())
         })
         .await
+    }
+
+    /// Do the intentions of the mesh let the holder of this certificate talk to a service?
+    pub async fn authorize(&self, service: &str, uri: &str, serial: &str) -> Result<bool, Error> {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(rename_all = "PascalCase", default)]
+        struct Verdict {
+            authorized: bool,
+        }
+        let question = serde_json::json!({ "Target": service, "ClientCertURI": uri, "ClientCertSerial": serial });
+        let answer = self.post("/v1/agent/connect/authorize", question.to_string().into()).await?;
+        let verdict: Verdict = serde_json::from_slice(&answer).map_err(|error| Error::Answer(error.to_string()))?;
+        Ok(verdict.authorized)
     }
 
     /// The names of all keys that begin with `prefix`.

@@ -240,8 +240,17 @@ impl Client {
 
     /// PUT. The answer's body is returned as it is.
     pub async fn put(&self, path: &str, query: &str, body: Bytes) -> Result<Bytes, Error> {
+        self.change(Method::PUT, path, query, body).await
+    }
+
+    /// POST, as [`Self::put`].
+    pub(super) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, Error> {
+        self.change(Method::POST, path, "", body).await
+    }
+
+    async fn change(&self, method: Method, path: &str, query: &str, body: Bytes) -> Result<Bytes, Error> {
         let parameters = Parameters(query.to_owned());
-        let (status, _, answer) = self.send(Method::PUT, path, parameters, Some(body), SLACK, SMALL).await?;
+        let (status, _, answer) = self.send(method, path, parameters, Some(body), SLACK, SMALL).await?;
         if status != StatusCode::OK {
             return Err(self.note(refused(status, &answer)));
         }

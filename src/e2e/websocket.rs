@@ -44,8 +44,13 @@ async fn target() -> (TcpOrigin, mpsc::UnboundedReceiver<Vec<u8>>) {
 }
 
 async fn open(proxy: &Proxy, path: &str) -> Client {
+    open_with(proxy, path, "").await
+}
+
+async fn open_with(proxy: &Proxy, path: &str, fields: &str) -> Client {
     let mut client = proxy.client().await;
-    client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")).await;
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n{upgrade}{fields}\r\n")).await;
     assert_eq!(client.response().await.status, 101);
     assert_eq!(client.exact(7).await, b"\x82\x05hello");
     client
@@ -64,6 +69,7 @@ async fn both_sides_are_told_when_it_goes() {
     let mut proxy = Start::routes(format!("route add t / http://{}/", target.addr()))
         .property("proxy.deregistergraceperiod", "0s")
         .property("proxy.shutdownwait", "20s")
+        .property("proxy.websocket.closeframe", "all")
         .start()
         .await;
     let mut quiet = open(&proxy, "/").await;
@@ -93,6 +99,22 @@ async fn both_sides_are_told_when_it_goes() {
     assert_eq!(cut.len(), 7, "nothing within a frame: {cut:?}");
     assert_eq!(proxy.ferrio.process().wait(PATIENCE).await.code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(10), "WebSockets are not waited for");
+}
+
+#[tokio::test]
+async fn browsers_are_told_and_other_clients_see_the_end() {
+    let (target, _heard) = target().await;
+    let mut proxy = Start::routes(format!("route add t / http://{}/", target.addr()))
+        .property("proxy.deregistergraceperiod", "0s")
+        .property("proxy.shutdownwait", "20s")
+        .start()
+        .await;
+    let mut program = open(&proxy, "/").await;
+    let mut browser = open_with(&proxy, "/", "Origin: http://h\r\n").await;
+    proxy.signal(Signal::TERM);
+    assert_eq!(browser.rest().await, GOING_AWAY);
+    assert_eq!(program.rest().await, b"");
+    assert_eq!(proxy.ferrio.process().wait(PATIENCE).await.code(), Some(0));
 }
 
 #[tokio::test]

@@ -2,6 +2,9 @@
 
 mod notify;
 
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -77,9 +80,93 @@ impl Watch {
     }
 }
 
+/// Something that happens once, for many tasks of one thread: asking costs a look at a cell.
+#[derive(Default)]
+pub struct Flag {
+    raised: Cell<bool>,
+    /// Whom to wake, each at the place of its lease.
+    waiting: RefCell<Vec<Option<Waker>>>,
+    free: RefCell<Vec<usize>>,
+}
+
+/// A task that may wait for a [`Flag`].
+pub struct Lease {
+    flag: Rc<Flag>,
+    place: usize,
+}
+
+impl Flag {
+    pub fn is_raised(&self) -> bool {
+        self.raised.get()
+    }
+
+    /// Wakes everybody who waits.
+    pub fn raise(&self) {
+        self.raised.set(true);
+        let waiting: Vec<Waker> = self.waiting.borrow_mut().iter_mut().filter_map(Option::take).collect();
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    pub fn lease(self: &Rc<Self>) -> Lease {
+        let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            let mut waiting = self.waiting.borrow_mut();
+            waiting.push(None);
+            waiting.len() - 1
+        });
+        Lease { flag: self.clone(), place }
+    }
+}
+
+impl Lease {
+    pub fn is_raised(&self) -> bool {
+        self.flag.is_raised()
+    }
+
+    /// Whether it is raised; if not, the task is woken when it is.
+    pub fn poll(&self, cx: &Context<'_>) -> bool {
+        if self.is_raised() {
+            return true;
+        }
+        let waiting = &mut self.flag.waiting.borrow_mut()[self.place];
+        if !waiting.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waiting = Some(cx.waker().clone());
+        }
+        false
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.flag.waiting.borrow_mut()[self.place] = None;
+        self.flag.free.borrow_mut().push(self.place);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
+
+    #[tokio::test]
+    async fn everybody_hears_of_a_flag() {
+        let flag = Rc::new(Flag::default());
+        let tasks = tokio::task::LocalSet::new();
+        for _ in 0..3 {
+            let lease = flag.lease();
+            drop(flag.lease());
+            tasks.spawn_local(async move {
+                std::future::poll_fn(|cx| if lease.poll(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+            });
+        }
+        let raise = async {
+            tokio::task::yield_now().await;
+            flag.raise();
+        };
+        tokio::join!(tasks, raise);
+        assert!(flag.lease().is_raised());
+        assert_eq!(flag.waiting.borrow().len(), 4);
+    }
 
     #[tokio::test]
     async fn phases_only_move_forward() {

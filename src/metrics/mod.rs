@@ -20,6 +20,7 @@ mod render;
 mod series;
 mod targets;
 mod traffic;
+mod troubles;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -152,6 +153,7 @@ impl Metrics {
         if self.0.prometheus {
             render::write(&self.0, &mut writer);
         }
+        render::write_troubles(&self.0, &mut writer);
         own::write(&self.0, &mut writer);
         process::write(&mut writer);
         let mut text = writer.finish();

@@ -42,6 +42,14 @@ pub const TCP_SNI_CONN_FAIL: &str = "tcp_sni.connfail";
 /// As `tcp.noroute`.
 pub const TCP_SNI_NO_ROUTE: &str = "tcp_sni.noroute";
 
+/// Counter {host, path, reason, service, target}: tries at a target that failed.
+pub const UPSTREAM_ERRORS: &str = "ferrio_upstream_errors_total";
+/// Counter {host, path, reason, service, target}: requests that were sent again, to this target.
+pub const UPSTREAM_RETRIES: &str = "ferrio_upstream_retries_total";
+/// Counter {host, path, reason, service, target}: how often a target began to be passed over.
+pub const UPSTREAM_EJECTIONS: &str = "ferrio_upstream_ejections_total";
+/// Counter {host, path, reason, service, target}: requests that a limit refused.
+pub const LIMITED: &str = "ferrio_limited_total";
 /// Counter {source}: failed reads of a route source.
 pub const REGISTRY_ERRORS: &str = "ferrio_registry_errors_total";
 /// Gauge {source}: 1 while a route source does not answer.
@@ -85,6 +93,8 @@ pub const OBSERVATIONS_DROPPED: &str = "ferrio_metrics_observations_dropped_tota
 /// Counter: targets that share a series because there are too many label sets.
 pub const SERIES_OVERFLOW: &str = "ferrio_metrics_series_overflow_total";
 
+/// Counter {service, result}: copies of requests (`mirror=`).
+pub const MIRRORED: &str = "ferrio_mirror_requests_total";
 /// Gauge {version}: always 1.
 pub const BUILD_INFO: &str = "ferrio_build_info";
 /// Counter: connections of clients.
@@ -237,6 +247,10 @@ pub enum Kind {
 
 /// Our own series with their help texts.
 pub const OWN: &[Own] = &[
+    Own { name: UPSTREAM_ERRORS, kind: Kind::Counter, help: "Tries at a target that failed." },
+    Own { name: UPSTREAM_RETRIES, kind: Kind::Counter, help: "Requests that were sent again, to this target." },
+    Own { name: UPSTREAM_EJECTIONS, kind: Kind::Counter, help: "How often a target began to be passed over." },
+    Own { name: LIMITED, kind: Kind::Counter, help: "Requests that a limit refused." },
     Own { name: REGISTRY_UPDATED, kind: Kind::Gauge, help: "When the last table was published, seconds since 1970." },
     Own { name: REGISTRY_CONTACT, kind: Kind::Gauge, help: "When the source last answered, seconds since 1970." },
     Own {
@@ -285,6 +299,7 @@ pub const OWN: &[Own] = &[
     Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
     Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },
     Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, help: "Lines of the access log that were lost." },
+    Own { name: MIRRORED, kind: Kind::Counter, help: "Copies of requests for another service." },
     Own { name: OBSERVATIONS_DROPPED, kind: Kind::Counter, help: "Observations that exporters that push have missed." },
     Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
 ];
@@ -292,8 +307,13 @@ pub const OWN: &[Own] = &[
 /// The labels of our own series, for the reference page; a series that is not here has none.
 pub const LABELS: &[(&str, &str)] = &[
     (BUILD_INFO, "version"),
+    (UPSTREAM_ERRORS, "host, path, reason, service, target"),
+    (UPSTREAM_RETRIES, "host, path, reason, service, target"),
+    (UPSTREAM_EJECTIONS, "host, path, reason, service, target"),
+    (LIMITED, "host, path, reason, service, target"),
     (SERVICE_REQUESTS, "code, service"),
     (SERVICE_SECONDS, "service"),
+    (MIRRORED, "result, service"),
     (REDIRECTS, "code"),
     (TCP_CONNECTIONS, "kind"),
     (TCP_FAILURES, "kind"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::exposition::Writer;
 use super::series::Sample;
 use super::targets::{Labels, Report};
+use super::troubles::Trouble;
 use super::{Inner, TcpSeries, names};
 
 /// The names of the families, with prefix and subsystem.
@@ -84,6 +85,24 @@ fn write_grpc(inner: &Inner, writer: &mut Writer) {
         writer.histogram(requests, &[], &inner.buckets, &sample);
     }
     by_status(writer, status);
+}
+
+/// Our own families about targets that give trouble; see [`Trouble`].
+pub(super) fn write_troubles(inner: &Inner, writer: &mut Writer) {
+    let troubles = inner.targets.report().troubles;
+    for kind in Trouble::ALL {
+        let mut begun = false;
+        for (labels, counts) in &troubles {
+            for (_, reason, count) in counts.iter().filter(|(of, _, _)| *of == kind) {
+                if !begun {
+                    writer.family(kind.name(), "counter", kind.help());
+                    begun = true;
+                }
+                let [host, path, service, target] = pairs(labels);
+                writer.sample(kind.name(), &[host, path, ("reason", reason), service, target], *count as f64);
+            }
+        }
+    }
 }
 
 fn write_redirects(inner: &Inner, writer: &mut Writer) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::Shard;
 use super::push::{Journal, Observation};
 use super::series::{Buckets, Counter, Reading, Sample, Series};
+use super::troubles::{Count, Trouble, Troubles};
 
 /// `route`, `requests` and `http.status` of one target, in one histogram per status.
 pub struct TargetSeries {
@@ -40,6 +41,32 @@ impl TargetSeries {
         }
         if let Some((journal, labels)) = &self.journal {
             journal.put(Observation { labels: Some(labels.clone()), code, took });
+        }
+    }
+
+    /// A try at the target failed, for this reason.
+    pub fn error(&self, reason: &'static str) {
+        self.trouble(Trouble::Error, reason);
+    }
+
+    /// A request was sent again, to this target, for this reason.
+    pub fn retried(&self, reason: &'static str) {
+        self.trouble(Trouble::Retry, reason);
+    }
+
+    /// The target is passed over for a while, for this reason.
+    pub fn ejected(&self, reason: &'static str) {
+        self.trouble(Trouble::Ejection, reason);
+    }
+
+    /// A request was refused by a limit of this name.
+    pub fn limited(&self, limit: &'static str) {
+        self.trouble(Trouble::Limited, limit);
+    }
+
+    fn trouble(&self, kind: Trouble, reason: &'static str) {
+        if self.enabled {
+            self.live.troubles.add(kind, reason);
         }
     }
 
@@ -73,6 +100,7 @@ pub(crate) struct Labels {
 
 struct Live {
     series: Series,
+    troubles: Troubles,
     handles: AtomicUsize,
     /// How many series have lost their last handle since the last sweep.
     retired: Arc<AtomicUsize>,
@@ -108,6 +136,8 @@ pub(super) struct Report {
     pub(super) targets: Vec<(Labels, Reading)>,
     /// service, then status.
     pub(super) services: BTreeMap<Arc<str>, BTreeMap<u16, Sample>>,
+    /// Those of targets that had any, in order of labels.
+    pub(super) troubles: Vec<(Labels, Vec<Count>)>,
 }
 
 impl Targets {
@@ -144,6 +174,7 @@ impl Targets {
         let entry = state.live.entry(labels).or_insert_with(|| Entry {
             live: Arc::new(Live {
                 series: Series::new(self.shards),
+                troubles: Troubles::default(),
                 handles: AtomicUsize::new(0),
                 retired: self.retired.clone(),
             }),
@@ -183,10 +214,14 @@ impl Targets {
         let mut report = Report {
             targets: state.live.iter().map(|(l, e)| (l.clone(), e.live.series.read(&self.buckets))).collect(),
             services: state.past.iter().map(|(service, codes)| (service.clone(), codes.clone())).collect(),
+            troubles: Vec::new(),
         };
+        let troubles = state.live.iter().map(|(labels, entry)| (labels.clone(), entry.live.troubles.read()));
+        report.troubles.extend(troubles.filter(|(_, counts)| !counts.is_empty()));
         drop(state);
 
         report.targets.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        report.troubles.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         for (labels, reading) in &report.targets {
             if !reading.codes.is_empty() {
                 fold(report.services.entry(labels.service.clone()).or_default(), &reading.codes);

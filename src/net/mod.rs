@@ -3,6 +3,7 @@
 
 pub mod client_hello;
 mod datagrams;
+mod deadline;
 mod frames;
 mod peer;
 pub mod proxy_protocol;
@@ -11,13 +12,12 @@ pub mod rewind;
 mod splice;
 mod stream;
 mod supplies;
-mod timed;
 
 pub use datagrams::{Datagrams, Here};
+pub use deadline::Deadline;
 pub use frames::Farewell;
 pub use peer::{ClientCertificate, Peer, TlsInfo};
 pub use relay::{Course, End, Limits, Side, relay, relay_until};
 pub use rewind::Rewind;
 pub use stream::Stream;
 pub use supplies::Supplies;
-pub use timed::{Clock, Timed};

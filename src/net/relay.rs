@@ -227,7 +227,7 @@ impl Session {
 
 /// Nobody there any more: what waits to be sent is thrown away, and the other end sees a reset instead of an end.
 fn reset(stream: &Stream) {
-    let _ = stream.tcp().set_zero_linger();
+    let _ = stream.tcp().map(tokio::net::TcpStream::set_zero_linger);
 }
 
 pub(super) enum Fault {

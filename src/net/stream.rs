@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use super::Rewind;
 
@@ -18,16 +18,19 @@ pub enum Stream {
     Server(Box<tokio_rustls::server::TlsStream<Rewind<TcpStream>>>),
     /// TLS to a target.
     Client(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    /// To a target on this machine.
+    Unix(UnixStream),
 }
 
 impl Stream {
-    /// The connection under it.
-    pub fn tcp(&self) -> &TcpStream {
+    /// The connection under it, if it is one of TCP.
+    pub fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Stream::Plain(io) => io,
-            Stream::Rewound(io) => io.get_ref(),
-            Stream::Server(io) => io.get_ref().0.get_ref(),
-            Stream::Client(io) => io.get_ref().0,
+            Stream::Plain(io) => Some(io),
+            Stream::Rewound(io) => Some(io.get_ref()),
+            Stream::Server(io) => Some(io.get_ref().0.get_ref()),
+            Stream::Client(io) => Some(io.get_ref().0),
+            Stream::Unix(_) => None,
         }
     }
 
@@ -41,7 +44,7 @@ impl Stream {
         match self {
             Stream::Server(io) => io.get_ref().1.alpn_protocol(),
             Stream::Client(io) => io.get_ref().1.alpn_protocol(),
-            Stream::Plain(_) | Stream::Rewound(_) => None,
+            Stream::Plain(_) | Stream::Rewound(_) | Stream::Unix(_) => None,
         }
     }
 
@@ -57,8 +60,8 @@ impl Stream {
     /// The connection itself, if what is written to it goes out as it is.
     pub fn bare_sink(&self) -> Option<&TcpStream> {
         match self {
-            Stream::Plain(_) | Stream::Rewound(_) => Some(self.tcp()),
-            Stream::Server(_) | Stream::Client(_) => None,
+            Stream::Plain(_) | Stream::Rewound(_) => self.tcp(),
+            Stream::Server(_) | Stream::Client(_) | Stream::Unix(_) => None,
         }
     }
 }
@@ -70,6 +73,7 @@ macro_rules! each {
             Stream::Rewound($io) => $call,
             Stream::Server($io) => $call,
             Stream::Client($io) => $call,
+            Stream::Unix($io) => $call,
         }
     };
 }
@@ -107,6 +111,7 @@ impl AsyncWrite for Stream {
             Stream::Rewound(io) => io.is_write_vectored(),
             Stream::Server(io) => io.is_write_vectored(),
             Stream::Client(io) => io.is_write_vectored(),
+            Stream::Unix(io) => io.is_write_vectored(),
         }
     }
 }

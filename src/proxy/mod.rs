@@ -1,13 +1,25 @@
 //! Answering for a target.
 
 pub mod http;
+mod note;
 mod preamble;
 pub mod tcp;
 pub mod udp;
 
 use std::time::Duration;
 
+use self::note::note;
 use self::preamble::preamble;
+
+/// Whose WebSockets end with a close frame when the process goes. Others see the end of the connection, as with fabio.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Farewell {
+    /// Clients that sent Origin, as all browsers do (RFC 6455, section 4.1): their scripts see code 1001 instead of 1006.
+    #[default]
+    Browsers,
+    All,
+    Nobody,
+}
 
 /// What the HTTP proxy does beside forwarding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +51,14 @@ pub struct Config {
     pub grpc_max_received: u64,
     /// Bytes in one gRPC message to a client (`proxy.grpcmaxtxmsgsize`).
     pub grpc_max_sent: u64,
+    /// Retries that a route may have, in percent of its requests (`proxy.retrybudget`, new; default 20).
+    pub retry_budget: u32,
+    /// Bytes of a request body that are kept for a retry (`proxy.retrybuffer`, new; default 64 KiB).
+    pub retry_buffer: usize,
     /// Bytes in one request body (`proxy.maxbody`, new); 0: no limit.
     pub max_body: u64,
+    /// Who is told when this process goes (`proxy.websocket.closeframe`, new).
+    pub farewell: Farewell,
     /// How long nothing may move on a WebSocket (`proxy.websocket.idletimeout`, new); 0: for ever.
     pub websocket_idle_timeout: Duration,
     /// `None`: responses are passed on as they are.

@@ -17,7 +17,7 @@ use super::tcp::{Ended, Family, Found, Reason, Worker};
 use crate::life::{Phase, Watch};
 use crate::metrics::Shard;
 use crate::net::{Datagrams, Here};
-use crate::upstream::{Endpoint, Entered};
+use crate::upstream::{Endpoint, Entered, Pools};
 
 /// What all sessions of one listener share.
 #[derive(Clone, Debug)]
@@ -231,7 +231,8 @@ struct Leave {
 impl Leave {
     async fn run(&self) -> Reason {
         let session = &*self.session;
-        let connected = tokio::time::timeout(LOOKUP, connect(&session.target.endpoint)).await;
+        let connected =
+            tokio::time::timeout(LOOKUP, connect(&session.target.endpoint, &self.socket.worker.pools)).await;
         let upstream = match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(upstream) => Rc::new(upstream),
             Err(error) => {
@@ -301,9 +302,9 @@ fn most_sessions() -> usize {
     limit.map_or(SESSIONS, |limit| usize::try_from(limit / 8).unwrap_or(SESSIONS).clamp(1, SESSIONS))
 }
 
-async fn connect(endpoint: &Endpoint) -> io::Result<UdpSocket> {
+async fn connect(endpoint: &Endpoint, pools: &Pools) -> io::Result<UdpSocket> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for addr in tokio::net::lookup_host((endpoint.host.as_str(), endpoint.port)).await? {
+    for addr in pools.resolve(endpoint).await? {
         let any: SocketAddr = match addr {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),

@@ -82,6 +82,10 @@ pub struct ConsulConfig {
     pub options_path: String,
     /// Keys below it are pages for our own errors. Without its leading slash; empty: there are none.
     pub error_pages_path: String,
+    /// `registry.consul.unavailablehtmlpath`; empty: none.
+    pub down_page_path: String,
+    /// `registry.consul.connect`: our name in the service mesh; empty: we are none of its members.
+    pub connect: String,
     pub tag_prefix: String,
     /// What services may claim in their tags.
     pub allow: Allow,
@@ -89,6 +93,8 @@ pub struct ConsulConfig {
     pub service_status: Vec<String>,
     /// All checks of an instance must be good (`checksRequired=all`), not just one.
     pub checks_all: bool,
+    /// `registry.consul.keepunhealthy`: a service without a healthy instance keeps its routes, which answer 503.
+    pub keep_unhealthy: bool,
     /// Queries for services under way at once.
     pub service_monitors: usize,
     /// 0: blocking queries.
@@ -101,7 +107,7 @@ pub struct ConsulConfig {
 impl ConsulConfig {
     /// Why an instance with these checks (its own, and its node's) may have no traffic; `None`: it may.
     pub fn refusal(&self, service_id: &str, checks: &[crate::consul::Check]) -> Option<String> {
-        let rules = consul::health::Rules { accepted: self.service_status.clone(), all: self.checks_all };
+        let rules = consul::health::Rules { accepted: self.service_status.clone(), all: self.checks_all, keep: false };
         rules.refusal(service_id, checks)
     }
 }
@@ -144,4 +150,7 @@ pub trait Publish: Send + Sync + 'static {
     fn error_pages(&self, _pages: Arc<ErrorPages>) {}
 
     fn publish(&self, table: Arc<Table>, page: Arc<str>);
+
+    /// The page for routes whose targets are all down, when it changes.
+    fn down_page(&self, _page: Arc<str>) {}
 }

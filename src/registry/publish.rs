@@ -40,6 +40,7 @@ pub(super) struct Pending {
     /// Parsed, and as they were written.
     named: Option<(Named, Manual)>,
     error_pages: Option<(ErrorPages, Manual)>,
+    down_page: Option<Arc<str>>,
     disabled: Option<Arc<[Disabled]>>,
     datacenter: Option<String>,
     /// Who wants to know what the table is made of.
@@ -159,6 +160,11 @@ impl Feed {
         self.put(|pending| pending.named_awaited = false);
     }
 
+    /// The page for routes whose targets are all down.
+    pub(super) fn down_page(&self, page: &str) {
+        self.put(|pending| pending.down_page = Some(page.into()));
+    }
+
     /// What is taken out by hand.
     pub(super) fn disabled(&self, disabled: Arc<[Disabled]>) {
         self.put(|pending| {
@@ -225,6 +231,7 @@ impl Pending {
             page: self.page.take(),
             named: self.named.take(),
             error_pages: self.error_pages.take(),
+            down_page: self.down_page.take(),
             disabled: self.disabled.take(),
             curious: std::mem::take(&mut self.curious),
             causes: std::mem::take(&mut self.causes),
@@ -436,6 +443,9 @@ impl Worker {
             self.whole = Some(whole);
             self.builder.manual(self.manual_entries());
             changed = true;
+        }
+        if let Some(page) = pending.down_page {
+            self.publish.down_page(page);
         }
         let mut page_changed = false;
         if let Some(page) = pending.page

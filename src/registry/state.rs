@@ -75,6 +75,8 @@ struct Saved {
     address: String,
     port: u16,
     tags: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    down: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     options: BTreeMap<String, String>,
 }
@@ -172,6 +174,7 @@ impl Store {
             address: one.address.clone(),
             port: one.port,
             tags: one.tags.clone(),
+            down: one.down,
             options: one.options.clone(),
         };
         let services = inputs.services.iter();
@@ -224,6 +227,7 @@ impl Store {
                 address: one.address,
                 port: one.port,
                 tags: one.tags,
+                down: one.down,
                 options: one.options.into_iter().map(|(key, value)| (key, route::held(&value))).collect(),
             };
             let mut all: Vec<Instance> = all.into_iter().map(instance).collect();

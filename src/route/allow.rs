@@ -234,6 +234,7 @@ mod tests {
             port: 80,
             tags: vec!["urlprefix-blog.example.com/".into(), "urlprefix-shop.example.com/".into()],
             options: Default::default(),
+            down: false,
         };
         let parsed = parse_tags(&instance, "urlprefix-", "dc1");
         assert_eq!(Allow::default().apply(parsed.clone()), parsed);

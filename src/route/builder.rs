@@ -106,8 +106,12 @@ impl Builder {
         }
         let removed = old[head..old.len() - tail].to_vec();
         let count = entries.len() - head - tail;
-        let added: Vec<_> =
-            entries.into_iter().skip(head).take(count).map(|entry| Arc::new(Prepared::new(entry))).collect();
+        let added: Vec<_> = entries
+            .into_iter()
+            .skip(head)
+            .take(count)
+            .map(|entry| Arc::new(Prepared::new(entry, &self.settings.known)))
+            .collect();
         let now = [&old[..head], &added, &old[old.len() - tail..]].concat();
 
         for prepared in &removed {
@@ -142,7 +146,7 @@ impl Builder {
         if old.len() == entries.len() && old.iter().zip(&entries).all(|(old, new)| old.entry == *new) {
             return;
         }
-        let new = Manual::new(entries);
+        let new = Manual::new(entries, &self.settings.known);
         let old = std::mem::replace(&mut self.manual, new);
         let new = &self.manual;
 
@@ -304,12 +308,18 @@ impl Builder {
         let mut targets = Targets::default();
         let mut rejects = Vec::new();
         for prepared in adds {
-            targets.push(prepared);
+            match &prepared.refused {
+                None => targets.push(prepared),
+                Some(why) => rejects.push((0, prepared.reject(why))),
+            }
         }
         for index in commands {
             let prepared = &self.manual.commands[index as usize];
             match &prepared.entry.command {
-                Command::Add(_) => targets.push(prepared),
+                Command::Add(_) => match &prepared.refused {
+                    None => targets.push(prepared),
+                    Some(why) => rejects.push((index + 1, prepared.reject(why))),
+                },
                 Command::Delete(delete) => targets.remove(|add| delete.fits(add)),
                 Command::Weight(set) => {
                     if !targets.set_weight(set.weight, |add| set.fits(add)) {

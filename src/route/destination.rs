@@ -76,6 +76,8 @@ pub struct Destination {
     pub path: String,
     /// Without the question mark.
     pub query: Option<String>,
+    /// `unix:/path`: HTTP over the socket with this path. The host is `localhost` then.
+    pub socket: Option<Box<str>>,
 }
 
 impl Destination {
@@ -87,6 +89,9 @@ impl Destination {
         }
         if text.chars().any(|c| c.is_control() || c == ' ') {
             return Err(wrong("a URL has no blanks and no control characters".to_owned()));
+        }
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Self::of_socket(path).map_err(wrong);
         }
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(wrong(without_scheme(text)));
@@ -124,11 +129,39 @@ impl Destination {
             authority: authority.to_owned(),
             path: path.to_owned(),
             query,
+            socket: None,
+        })
+    }
+
+    /// What follows `unix:`. Nothing can follow the path of the socket.
+    fn of_socket(path: &str) -> Result<Self, String> {
+        // An empty authority may be written, as in file:///path (RFC 8089).
+        let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
+        if !path.starts_with('/') || path.ends_with('/') || path.len() > MAX_SOCKET {
+            return Err(format!(
+                "a socket is written unix:/run/app.sock, with at most {MAX_SOCKET} bytes behind the colon"
+            ));
+        }
+        Ok(Self {
+            text: format!("unix:{path}"),
+            scheme: Scheme::Http,
+            host: "localhost".to_owned(),
+            port: 80,
+            authority: "localhost".to_owned(),
+            path: String::new(),
+            query: None,
+            socket: Some(path.into()),
         })
     }
 
     /// The destination of an instance: `path` is `/` or empty. The error says what is wrong with address or port.
     pub(super) fn of_instance(scheme: Scheme, address: &str, port: u16, path: &str) -> Result<Self, String> {
+        if let Some(path) = address.trim().strip_prefix("unix:") {
+            if scheme != Scheme::Http || path.chars().any(|c| c.is_control() || c == ' ') {
+                return Err("over a Unix socket only plain HTTP is spoken; leave proto= out".to_owned());
+            }
+            return Self::of_socket(path);
+        }
         if port == 0 {
             return Err("the instance has no port (0); register it with the port it listens on".to_owned());
         }
@@ -158,6 +191,7 @@ impl Destination {
             authority,
             path: path.to_owned(),
             query: None,
+            socket: None,
         })
     }
 
@@ -176,6 +210,9 @@ impl Destination {
         self.text.split_once('#').map(|(_, fragment)| fragment)
     }
 }
+
+/// The kernel takes 107 bytes.
+const MAX_SOCKET: usize = 107;
 
 /// Host without brackets, and port. The host of a redirect may end in `$path`.
 fn split_authority(authority: &str) -> Result<(&str, Option<u16>), String> {

@@ -165,6 +165,8 @@ pub fn explain(table: &Table, question: &Question) -> Explanation {
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut taken = None;
     let request = question.request();
+    let is_plain = question.method == http::Method::GET && question.headers.is_empty();
+    let head = request.unwrap_or_else(|| plain(question)).into_parts().0;
     for route in table.http(&question.host, question.tls, &cleaned.decoded) {
         if candidates.len() == CANDIDATES {
             break;
@@ -179,17 +181,12 @@ pub fn explain(table: &Table, question: &Question) -> Explanation {
         };
         if let Some(conditions) = &route.conditions {
             candidate.reason.push_str(&format!(", only with {}", conditions.text().trim_end()));
-            if !route.fits(&plain(question), &cleaned.decoded) {
-                candidate
-                    .reason
-                    .push_str("; passed over, because a GET without headers does not fulfil its conditions");
-                candidates.push(candidate);
-                continue;
-            }
         }
         let usable: Vec<&Target> = route.targets.iter().filter(|target| target.share > 0.0).collect();
-        let fits = request.as_ref().is_none_or(|request| route.fits(request, &cleaned.decoded));
-        if !fits {
+        let fits = route.fits(&head, &cleaned.decoded);
+        if !fits && is_plain {
+            candidate.reason.push_str("; passed over, because a GET without headers does not fulfil its conditions");
+        } else if !fits {
             let conditions = route.conditions.as_ref().map_or("", |conditions| conditions.text());
             candidate
                 .reason

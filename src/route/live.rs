@@ -17,20 +17,32 @@ pub struct Snapshot {
 
 /// The one current [`Snapshot`]. Readers never wait.
 #[derive(Default)]
-pub struct LiveTable(arc_swap::ArcSwap<Snapshot>);
+pub struct LiveTable {
+    current: arc_swap::ArcSwap<Snapshot>,
+    down_page: arc_swap::ArcSwapOption<Arc<str>>,
+}
 
 impl LiveTable {
     /// Take it once per request, and drop it before waiting for anything.
     pub fn load(&self) -> arc_swap::Guard<Arc<Snapshot>> {
-        self.0.load()
+        self.current.load()
     }
 
     pub fn load_full(&self) -> Arc<Snapshot> {
-        self.0.load_full()
+        self.current.load_full()
     }
 
     pub fn store(&self, snapshot: Snapshot) {
-        self.0.store(Arc::new(snapshot));
+        self.current.store(Arc::new(snapshot));
+    }
+
+    /// The page for routes whose targets are all down; it changes apart from the table.
+    pub fn down_page(&self) -> Arc<str> {
+        self.down_page.load().as_deref().cloned().unwrap_or_default()
+    }
+
+    pub fn set_down_page(&self, page: Arc<str>) {
+        self.down_page.store(Some(Arc::new(page)));
     }
 }
 

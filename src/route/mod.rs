@@ -9,6 +9,7 @@
 
 mod access;
 mod allow;
+mod balance;
 mod builder;
 mod command;
 mod definition;
@@ -19,6 +20,7 @@ mod error_pages;
 mod explain;
 mod glob;
 mod host;
+mod known;
 mod language;
 mod listing;
 mod live;
@@ -44,6 +46,7 @@ use std::sync::Arc;
 
 pub use access::Access;
 pub use allow::Allow;
+pub use balance::{Circumstances, HashKey, Strategy, stable_hash};
 pub use builder::{Builder, Built, Delta};
 pub use command::{Add, Command, Delete, SetWeight, Source};
 pub use definition::{Definition, parse_definitions, parse_json};
@@ -52,11 +55,15 @@ pub use diff::diff;
 pub use edits::{Cors, Edits, HeaderEdits};
 pub use error_pages::ErrorPages;
 pub use explain::{Candidate, Choice, Explanation, Outcome, Question, explain};
+pub use known::Known;
 pub use language::parse_text;
 pub use live::{LiveTable, Slot, Snapshot};
 pub use lookup::Candidates;
 pub(crate) use options::held;
-pub use options::{Conditions, HostOption, Named, Options, ProxyVersion, Rewrite};
+pub use options::{
+    Balance, Check, CheckKind, Conditions, Ejection, HostOption, Limits, Mirror, Named, Options, ProxyVersion, Rate,
+    RateKey, Reach, Rewrite, SameSite, Sticky, Tries,
+};
 pub use redirect::Redirect;
 pub use table::Table;
 pub use tags::{parse_tags, parse_tags_with};
@@ -147,6 +154,8 @@ pub struct Instance {
     pub tags: Vec<String>,
     /// Options for all of its routes, from elsewhere than its tags.
     pub options: BTreeMap<String, String>,
+    /// It is known and must not get anything: its routes are there with weight 0.
+    pub down: bool,
 }
 
 /// How request paths are compared with route paths (`proxy.matcher`).
@@ -161,24 +170,17 @@ pub enum Matcher {
     Glob,
 }
 
-/// How a target is chosen (`proxy.strategy`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strategy {
-    #[default]
-    Random,
-    RoundRobin,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub matcher: Matcher,
     /// Host patterns are globs (`glob.matching.disabled=false`).
     pub globs: bool,
+    pub known: Known,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { matcher: Matcher::Prefix, globs: true }
+        Self { matcher: Matcher::Prefix, globs: true, known: Known::default() }
     }
 }
 

@@ -1,17 +1,33 @@
 //! Options of a target, as written and as what they mean.
 
+mod balance;
+mod check;
 mod conditions;
+mod ejection;
+mod limits;
+mod mirror;
 mod named;
+mod reach;
 mod rewrite;
+mod sticky;
+mod tries;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+pub use self::balance::Balance;
+pub use self::check::{Check, CheckKind};
 pub use self::conditions::Conditions;
+pub use self::ejection::Ejection;
+pub use self::limits::{Limits, Rate, RateKey};
+pub use self::mirror::Mirror;
 pub use self::named::Named;
 pub(crate) use self::named::held;
+pub use self::reach::Reach;
 pub use self::rewrite::Rewrite;
+pub use self::sticky::{SameSite, Sticky};
+pub use self::tries::Tries;
 use super::{Access, Edits, Redirect, path};
 
 /// Options of a target, raw and parsed.
@@ -47,7 +63,21 @@ pub struct Options {
     pub grpc_server_name: Option<Arc<str>>,
     /// `idletimeout`: how long nothing may move on a connection or session; 0: for ever. `None`: as the listener says.
     pub idle_timeout: Option<Duration>,
+    /// How hard a response is tried for; `None`: as usual.
+    pub tries: Option<Box<Tries>>,
+    /// When the target is passed over; `None`: as usual. See [`Ejection::usual`].
+    pub ejection: Option<Box<Ejection>>,
+    /// `slowstart`: the time in which a new target comes to its full share; `None`: at once.
+    pub slow_start: Option<Duration>,
+    /// How the target is probed; `None`: not at all.
+    pub check: Option<Box<Check>>,
+    /// How much is taken; `None`: everything.
+    pub limits: Option<Box<Limits>>,
     pub register: Option<Arc<str>>,
+    pub balance: Option<Box<Balance>>,
+    pub sticky: Option<Box<Sticky>>,
+    pub mirror: Option<Box<Mirror>>,
+    pub reach: Option<Box<Reach>>,
 }
 
 /// Of the PROXY protocol: a line of text, or binary with more facts.
@@ -85,7 +115,16 @@ impl Default for Options {
             http2: false,
             grpc_server_name: None,
             idle_timeout: None,
+            tries: None,
+            ejection: None,
+            slow_start: None,
+            check: None,
+            limits: None,
             register: None,
+            balance: None,
+            sticky: None,
+            mirror: None,
+            reach: None,
         }
     }
 }
@@ -145,8 +184,20 @@ impl Options {
             },
             http2: matches!(given("proto"), Some("h2" | "h2c")),
             grpc_server_name: filled("grpcservername").map(Into::into),
-            idle_timeout: filled("idletimeout").map(seconds).transpose()?,
+            idle_timeout: filled("idletimeout").map(|text| time("idletimeout", text)).transpose()?,
+            tries: Tries::parse(&raw)?,
+            ejection: Ejection::parse(&raw)?,
+            check: Check::parse(&raw)?,
+            limits: Limits::parse(&raw)?,
+            slow_start: given("slowstart")
+                .map(|text| time("slowstart", text))
+                .transpose()?
+                .filter(|time| !time.is_zero()),
             register: filled("register").map(Into::into),
+            balance: Balance::parse(&raw)?,
+            sticky: Sticky::parse(&raw)?,
+            mirror: Mirror::parse(&raw)?,
+            reach: Reach::parse(&raw)?,
             raw,
         };
         Ok((Arc::new(options), warning))
@@ -164,8 +215,8 @@ pub(super) fn pair(option: &str) -> (String, String) {
 }
 
 /// `500ms`, `30s`, `5m`, `1h`, or `0`.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("idletimeout={text:?} is no time; write a number with a unit, as in 500ms, 30s, 5m, 1h");
+fn time(key: &str, text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{key}={text:?} is no time; write a number with a unit, as in 500ms, 30s, 5m, 1h");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let number: u32 = number.parse().map_err(|_| wrong())?;

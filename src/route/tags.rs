@@ -106,6 +106,9 @@ impl Reader<'_> {
                 }
             }
         }
+        if self.instance.down {
+            weight = Weight::Excluded;
+        }
         let destination = match redirect {
             Some(url) => url,
             None => self.destination(scheme)?,

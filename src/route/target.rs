@@ -1,15 +1,15 @@
 //! A route and its targets, as a table holds them.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use super::balance::{Circumstances, Group, stable_hash};
 use super::glob::Glob;
 use super::path::decode;
 use super::route_paths::folded;
-use super::turn::Turns;
-use super::weight::shares;
-use super::{Add, Class, Conditions, Destination, Options, Slot, Turn, Weight};
+use super::{Add, Class, Conditions, Destination, Options, Slot, Sticky, Strategy, Turn, Weight};
 
 /// Targets that serve one host and path.
 #[derive(Debug)]
@@ -24,7 +24,11 @@ pub struct Route {
     pub conditions: Option<Arc<Conditions>>,
     /// State of this (class, host, path) that outlives the table, hung on by its owner before the table is published.
     pub state: Slot,
-    turns: Turns,
+    /// By priority, the first one first.
+    groups: Box<[Group]>,
+    /// Options of the first target that has a strategy, and of the first one with a sticky cookie: they count for all.
+    strategy: Option<Arc<Options>>,
+    sticky: Option<Arc<Options>>,
     /// The path as a pattern, when paths are matched as patterns.
     pub(super) glob: Option<Glob>,
     identity: u128,
@@ -38,30 +42,63 @@ impl Route {
         glob: Option<Glob>,
         mut targets: Vec<Target>,
     ) -> Self {
-        let weights: Vec<Weight> = targets.iter().map(|target| target.weight).collect();
-        let shares = shares(&weights);
-        for (target, share) in targets.iter_mut().zip(&shares) {
-            target.share = *share;
-        }
+        let groups = Group::divide(&mut targets);
         let conditions = targets.first().and_then(|target| target.options.conditions.clone());
         let identity = match &conditions {
             None => wide_hash(&(class, &host, &path)),
             Some(conditions) => wide_hash(&(class, &host, &path, conditions.text())),
         };
-        let turns = Turns::new(&shares);
-        Self { class, host, path, targets: targets.into(), conditions, state: Slot::default(), turns, glob, identity }
+        let first =
+            |has: fn(&Options) -> bool| targets.iter().map(|t| &t.options).find(|options| has(options)).cloned();
+        let strategy = first(|options| options.balance.as_ref().is_some_and(|balance| balance.strategy.is_some()));
+        let sticky = first(|options| options.sticky.is_some());
+        Self {
+            class,
+            host,
+            path,
+            targets: targets.into(),
+            conditions,
+            state: Slot::default(),
+            groups,
+            strategy,
+            sticky,
+            glob,
+            identity,
+        }
     }
 
-    /// The target whose turn it is by weight. `None` if every target is excluded by `weight 0`.
+    /// The target whose turn it is by weight, of the first priority. `None` if every target is excluded by `weight 0`.
     pub fn pick(&self, turn: Turn) -> Option<&Target> {
-        self.turns.pick(turn).map(|index| &self.targets[index])
+        self.groups.iter().find_map(|group| group.pick(turn)).map(|index| &self.targets[index])
+    }
+
+    /// Has it targets of several priorities?
+    pub fn has_priorities(&self) -> bool {
+        self.groups.len() > 1
+    }
+
+    /// The index of the best target under these conditions: of the first priority of which any is usable. `None` if none
+    /// is. `key` is what [`Strategy::Hash`] goes by; without one the choice is random.
+    pub fn choose(&self, strategy: &Strategy, key: Option<u64>, conditions: &impl Circumstances) -> Option<usize> {
+        let turn = OnceCell::new();
+        self.groups.iter().find_map(|group| group.choose(&self.targets, strategy, key, conditions, &turn))
+    }
+
+    /// How its targets are chosen, if it does not go by `proxy.strategy`.
+    pub fn strategy(&self) -> Option<&Strategy> {
+        self.strategy.as_ref()?.balance.as_ref()?.strategy.as_ref()
+    }
+
+    /// The cookie that binds its clients.
+    pub fn sticky(&self) -> Option<&Sticky> {
+        self.sticky.as_ref()?.sticky.as_deref()
     }
 
     /// Does a request fulfil the conditions of the route? `path` is what the route was found by.
-    pub fn fits<B>(&self, request: &http::Request<B>, path: &[u8]) -> bool {
+    pub fn fits(&self, request: &http::request::Parts, path: &[u8]) -> bool {
         let Some(conditions) = &self.conditions else { return true };
         (!conditions.exact || self.is_whole(path))
-            && conditions.fit(request.method(), request.headers(), request.uri().query())
+            && conditions.fit(&request.method, &request.headers, request.uri.query())
     }
 
     /// Is there nothing behind the path of the route? Patterns are for whole paths anyway.
@@ -113,11 +150,12 @@ pub struct Target {
     pub options: Arc<Options>,
     /// As configured.
     pub weight: Weight,
-    /// The share of the route's requests, 0 to 1.
+    /// The share of the requests of its route, or of its priority there if it has several; 0 to 1.
     pub share: f64,
     /// State of this identity that outlives the table, hung on by its owner before the table is published.
     pub state: Slot,
     identity: u128,
+    place: u64,
 }
 
 impl Target {
@@ -132,7 +170,18 @@ impl Target {
             share: 0.0,
             state: Slot::default(),
             identity,
+            place: place(add),
         }
+    }
+
+    /// Lower ones are asked first.
+    pub fn priority(&self) -> u32 {
+        self.options.balance.as_ref().map_or(0, |balance| balance.priority)
+    }
+
+    /// A hash of service, instance and destination that is the same on every machine.
+    pub fn place(&self) -> u64 {
+        self.place
     }
 
     /// What makes two targets the same across tables: service, instance, destination and options. Stable in a process.
@@ -144,6 +193,12 @@ impl Target {
 /// See [`Target::identity`].
 pub(super) fn identity(add: &Add) -> u128 {
     wide_hash(&(&add.service, &add.instance, &add.destination.text, &add.options.raw))
+}
+
+/// See [`Target::place`].
+fn place(add: &Add) -> u64 {
+    let instance = add.instance.as_deref().unwrap_or_default();
+    stable_hash(&[add.service.as_bytes(), instance.as_bytes(), add.destination.text.as_bytes()])
 }
 
 /// What two commands have in common that give one target, their weight aside.

@@ -38,11 +38,11 @@ fn table(text: &str) -> Arc<Table> {
 }
 
 fn with_matcher(matcher: Matcher, text: &str) -> Arc<Table> {
-    built(text, Settings { matcher, globs: true }).table
+    built(text, Settings { matcher, globs: true, ..Settings::default() }).table
 }
 
 fn without_globs(text: &str) -> Arc<Table> {
-    built(text, Settings { matcher: Matcher::Prefix, globs: false }).table
+    built(text, Settings { matcher: Matcher::Prefix, globs: false, ..Settings::default() }).table
 }
 
 fn instance(tags: &[&str]) -> Instance {
@@ -57,6 +57,7 @@ fn named_instance(service: &str, address: &str, tags: &[&str]) -> Instance {
         port: 2222,
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         options: Default::default(),
+        down: false,
     }
 }
 

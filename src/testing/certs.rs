@@ -100,6 +100,11 @@ impl Ca {
         Arc::new(config)
     }
 
+    /// A server that speaks only to those who show a certificate of this authority.
+    pub(crate) fn mutual_server(&self, leaf: &Leaf) -> Arc<ServerConfig> {
+        mutual_server(&self.pem, &leaf.cert_pem, &leaf.key_pem)
+    }
+
     fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots
@@ -117,6 +122,26 @@ impl Leaf {
     pub(crate) fn key(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes()).expect("our own PEM")
     }
+}
+
+/// A server with this certificate that speaks only to those who show one of this authority; all of them PEM.
+pub(crate) fn mutual_server(authority: &str, cert: &str, key: &str) -> Arc<ServerConfig> {
+    let read = |pem: &str| -> Vec<CertificateDer<'static>> {
+        CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().expect("PEM")
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(read(authority));
+    let clients = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+        .build()
+        .expect("one authority");
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("PEM");
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .expect("the provider has both versions")
+        .with_client_cert_verifier(clients)
+        .with_single_cert(read(cert), key)
+        .expect("a key that fits");
+    Arc::new(config)
 }
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {

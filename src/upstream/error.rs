@@ -21,6 +21,12 @@ pub enum Error {
     Tls(io::Error),
     /// No response head within `proxy.responseheadertimeout`.
     HeadTimeout,
+    /// No response head in the time that the route allows (`trytimeout`, `timeout`).
+    TryTimeout,
+    /// The target says that it has not looked at the request (RFC 9113, section 8.7).
+    Refused(Box<dyn std::error::Error + Send + Sync>),
+    /// Nothing of the request was taken within `proxy.requestwritetimeout`.
+    SendTimeout,
     /// The connection ended before the response head.
     Closed(Box<dyn std::error::Error + Send + Sync>),
     /// The response head cannot be understood, or is too large.
@@ -42,7 +48,7 @@ impl Error {
     /// The target ran into one of our time-outs.
     pub fn is_timeout(&self) -> bool {
         match self {
-            Error::ConnectTimeout | Error::HeadTimeout => true,
+            Error::ConnectTimeout | Error::SendTimeout | Error::HeadTimeout | Error::TryTimeout => true,
             Error::Connect(error) => error.kind() == io::ErrorKind::TimedOut,
             _ => false,
         }
@@ -55,12 +61,20 @@ impl Error {
             Error::Connect(error) => Error::Connect(told(error)),
             Error::ConnectTimeout => Error::ConnectTimeout,
             Error::Tls(error) => Error::Tls(told(error)),
+            Error::SendTimeout => Error::SendTimeout,
             Error::HeadTimeout => Error::HeadTimeout,
+            Error::Refused(error) => Error::Refused(error.to_string().into()),
             Error::Closed(error) => Error::Closed(error.to_string().into()),
             Error::Malformed(error) => Error::Malformed(error.to_string().into()),
             Error::Body(error) => Error::Body(error.to_string().into()),
             Error::BodyTooLarge => Error::BodyTooLarge,
+            Error::TryTimeout => Error::TryTimeout,
         }
+    }
+
+    /// There was no connection, so nothing of the request can have been processed.
+    pub fn is_connect(&self) -> bool {
+        matches!(self, Error::Connect(_) | Error::ConnectTimeout | Error::Tls(_))
     }
 
     /// One word for metrics and logs.
@@ -69,7 +83,10 @@ impl Error {
             Error::Connect(_) => "connect",
             Error::ConnectTimeout => "connect_timeout",
             Error::Tls(_) => "tls",
+            Error::SendTimeout => "send_timeout",
             Error::HeadTimeout => "response_timeout",
+            Error::TryTimeout => "try_timeout",
+            Error::Refused(_) => "refused_stream",
             Error::Closed(_) => "closed",
             Error::Malformed(_) => "malformed",
             Error::Body(_) => "client_body",
@@ -82,9 +99,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Error::Connect(_) => "cannot connect",
-            Error::ConnectTimeout => "no connection within proxy.dialtimeout",
+            Error::ConnectTimeout => "no connection within proxy.dialtimeout, or the route's connecttimeout",
             Error::Tls(_) => "no TLS with the target",
-            Error::HeadTimeout => "no response within proxy.responseheadertimeout",
+            Error::SendTimeout => "nothing of the request was taken within proxy.requestwritetimeout",
+            Error::HeadTimeout => "no response within proxy.responseheadertimeout, or the route's headertimeout",
+            Error::TryTimeout => "no response within the route's trytimeout or timeout",
+            Error::Refused(_) => "the target refused the request",
             Error::Closed(_) => "the connection ended before the response",
             Error::Malformed(_) => "the response cannot be understood",
             Error::Body(_) => "the request body ended early",
@@ -97,8 +117,14 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Connect(error) | Error::Tls(error) => Some(error),
-            Error::Closed(error) | Error::Malformed(error) | Error::Body(error) => Some(&**error),
-            Error::ConnectTimeout | Error::HeadTimeout | Error::BodyTooLarge => None,
+            Error::Refused(error) | Error::Closed(error) | Error::Malformed(error) | Error::Body(error) => {
+                Some(&**error)
+            }
+            Error::ConnectTimeout
+            | Error::SendTimeout
+            | Error::HeadTimeout
+            | Error::TryTimeout
+            | Error::BodyTooLarge => None,
         }
     }
 }

@@ -1,158 +1,41 @@
-//! One request for one response, on a connection that is driven by the request's own task.
-//!
-//! There is no task per connection: whoever waits for the response, or reads its body, polls the connection too. So a
-//! request costs no wake-up of another task.
+//! One request for one response.
 
-use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::rc::Rc;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http::{Method, Response, StatusCode};
+use http_body::Frame;
 
-use super::allowance::Allowance;
+use super::connection::Connection;
 use super::directory::Endpoint;
 use super::h2::Protocol;
-use super::{Error, Inbound, Pools};
+use super::{BodyError, Error, Pools, RequestBody, ResponseBody};
+use crate::http1::{Spelling, Step};
 use crate::net::Stream;
-
-/// A connection to a target with its driver.
-pub(super) struct Connection {
-    pub(super) sender: http1::SendRequest<RequestBody>,
-    pub(super) driver: http1::Connection<TokioIo<Stream>, RequestBody>,
-    pub(super) endpoint: u64,
-    pub(super) reused: bool,
-    /// Not made for one client.
-    pub(super) shared: bool,
-}
-
-/// The client's body on its way to a target.
-///
-/// Shared, so that a request whose connection died before anything of the body was taken can be sent again.
-#[derive(Clone)]
-pub struct RequestBody(Rc<Source>);
-
-struct Source {
-    incoming: RefCell<Option<Inbound>>,
-    touched: Cell<bool>,
-    /// Everything was taken.
-    ended: Cell<bool>,
-    failed: Cell<bool>,
-    allowance: Allowance,
-    /// Called once when the body has been read to its end.
-    done: RefCell<Option<Box<dyn FnOnce()>>>,
-}
-
-impl RequestBody {
-    pub fn empty() -> Self {
-        Self::from_source(None, 0, None)
-    }
-
-    /// With more than `limit` bytes (0: any number) it fails; `done` is called when the last byte has been read.
-    pub fn new(incoming: Inbound, limit: u64, done: impl FnOnce() + 'static) -> Self {
-        if incoming.is_end_stream() {
-            done();
-            return Self::empty();
-        }
-        Self::from_source(Some(incoming), limit, Some(Box::new(done)))
-    }
-
-    fn from_source(incoming: Option<Inbound>, limit: u64, done: Option<Box<dyn FnOnce()>>) -> Self {
-        Self(Rc::new(Source {
-            ended: Cell::new(incoming.is_none()),
-            incoming: RefCell::new(incoming),
-            touched: Cell::new(false),
-            failed: Cell::new(false),
-            allowance: Allowance::new(limit),
-            done: RefCell::new(done),
-        }))
-    }
-
-    /// Everything was taken.
-    pub(super) fn has_ended(&self) -> bool {
-        self.0.ended.get()
-    }
-
-    /// It broke off, or was put an end to.
-    pub(super) fn has_failed(&self) -> bool {
-        self.0.failed.get() || self.0.allowance.is_exceeded()
-    }
-
-    /// Why it was.
-    pub(super) fn failure(&self) -> Error {
-        if self.0.allowance.is_exceeded() {
-            Error::BodyTooLarge
-        } else {
-            Error::Body("the request body ended early".into())
-        }
-    }
-
-    /// Nothing was taken from it yet.
-    pub(super) fn is_whole(&self) -> bool {
-        !self.0.touched.get()
-    }
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let source = &self.0;
-        let mut incoming = source.incoming.borrow_mut();
-        let Some(body) = incoming.as_mut() else { return Poll::Ready(None) };
-        let polled = Pin::new(&mut *body).poll_frame(cx);
-        match &polled {
-            Poll::Pending => {}
-            Poll::Ready(frame) => {
-                source.touched.set(true);
-                if let Some(Ok(frame)) = frame
-                    && let Err(exceeded) = source.allowance.take(frame.data_ref().map_or(0, Bytes::len))
-                {
-                    return Poll::Ready(Some(Err(exceeded.into())));
-                }
-                match frame {
-                    Some(Ok(_)) if !body.is_end_stream() => {}
-                    Some(Err(_)) => source.failed.set(true),
-                    _ => {
-                        source.ended.set(true);
-                        if let Some(done) = source.done.borrow_mut().take() {
-                            done();
-                        }
-                    }
-                }
-            }
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.incoming.borrow().as_ref().is_none_or(Inbound::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.0.incoming.borrow().as_ref().map_or_else(|| SizeHint::with_exact(0), Inbound::size_hint)
-    }
-}
-
-type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends requests to one endpoint.
 pub struct Exchange<'a> {
     pub pools: &'a Pools,
-    pub endpoint: &'a Endpoint,
+    pub endpoint: &'a Arc<Endpoint>,
     pub protocol: Protocol,
     /// Sent first thing on a connection, which is then for this request only. Empty: connections are shared.
     pub preamble: &'a [u8],
+    pub times: Times,
     pub effort: &'a Effort,
+}
+
+/// Limits of one exchange; 0: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// For name, TCP and TLS together.
+    pub connect: Duration,
+    /// From the end of the request to the response head.
+    pub head: Duration,
 }
 
 /// What it took to get a response.
@@ -165,7 +48,8 @@ pub struct Effort {
 }
 
 impl Exchange<'_> {
-    /// Over HTTP/1.1: sends a request and waits for the response head.
+    /// Over HTTP/1.1: sends a request and waits for the response head. The framing of its body is what its fields say:
+    /// chunked, or a length, or there is none.
     ///
     /// A kept connection may have been closed by its target at the same moment. Then the request is sent once more, on a
     /// fresh connection, if it certainly was not processed: nothing of it was sent, or it is safe to repeat (RFC 9110,
@@ -181,7 +65,7 @@ impl Exchange<'_> {
         };
         match self.send_on(connection, head, body).await {
             Ok(response) => Ok(response),
-            Err(failed) if failed.unsent || failed.is_closed() && is_repeatable(head) && body.is_whole() => {
+            Err(failed) if (failed.unsent || failed.is_closed() && is_repeatable(head)) && body.rewind() => {
                 self.effort.retries.set(self.effort.retries.get() + 1);
                 self.send_fresh(head, body).await
             }
@@ -191,66 +75,32 @@ impl Exchange<'_> {
 
     async fn send_fresh(&self, head: &Parts, body: &RequestBody) -> Result<Response<ResponseBody>, Error> {
         let begun = Instant::now();
-        let connection = self.pools.fresh(self.endpoint, self.preamble).await;
+        let connection = self.pools.fresh(self.endpoint, self.preamble, self.times.connect).await;
         self.effort.connect.set(Some(begun.elapsed()));
         self.send_on(connection?, head, body).await.map_err(|failed| failed.error)
     }
 
     pub(super) async fn send_on(
         &self,
-        mut connection: Connection,
+        mut connection: Box<Connection>,
         head: &Parts,
         body: &RequestBody,
     ) -> Result<Response<ResponseBody>, Failed> {
-        let request = Request::from_parts(head.clone(), body.clone());
-        let limit = self.pools.config().response_header_timeout;
-        let answer = {
-            let mut response = pin!(connection.sender.try_send_request(request));
-            let mut driver = Pin::new(&mut connection.driver);
-            let mut driving = true;
-            let mut timer = None;
-            poll_fn(|cx| {
-                if driving {
-                    driving = driver.as_mut().poll(cx).is_pending();
-                }
-                if let Poll::Ready(answer) = response.as_mut().poll(cx) {
-                    return Poll::Ready(Some(answer));
-                }
-                // The time for the response begins when the request, with its body, is on its way.
-                if limit.is_zero() || !body.0.ended.get() {
-                    return Poll::Pending;
-                }
-                let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-                timer.as_mut().poll(cx).map(|()| None)
-            })
-            .await
-        };
-        let Some(answer) = answer else {
-            return Err(Failed { error: Error::HeadTimeout, unsent: false });
-        };
-        match answer {
+        connection.begin(head, body);
+        let config = self.pools.config();
+        match poll_fn(|cx| connection.poll_response(cx, &head.method, body, config, self.times.head)).await {
             Ok(response) => {
-                let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                let (head, incoming) = response.into_parts();
-                let mut body = ResponseBody {
-                    incoming,
-                    connection: Some(Box::new(connection)),
+                let upgraded = response.parts.status == StatusCode::SWITCHING_PROTOCOLS;
+                let mut received = Received {
+                    connection: Some(connection),
                     pools: self.pools.clone(),
-                    driving: true,
+                    spelling: response.spelling,
+                    upgraded,
                 };
-                if !upgraded && body.incoming.is_end_stream() {
-                    poll_fn(|cx| {
-                        body.finish(cx);
-                        Poll::Ready(())
-                    })
-                    .await;
-                }
-                Ok(Response::from_parts(head, body))
+                received.finish_if_over();
+                Ok(Response::from_parts(response.parts, ResponseBody::http1(received)))
             }
-            Err(mut failed) => {
-                let unsent = failed.take_message().is_some();
-                Err(Failed { error: classify(failed.into_error(), body), unsent })
-            }
+            Err(error) => Err(Failed { unsent: connection.is_unsent(), error }),
         }
     }
 }
@@ -268,51 +118,20 @@ impl Failed {
     }
 }
 
-fn classify(error: hyper::Error, body: &RequestBody) -> Error {
-    if body.0.allowance.is_exceeded() {
-        Error::BodyTooLarge
-    } else if body.0.failed.get() || error.is_user() {
-        Error::Body(error.into())
-    } else if error.is_parse() {
-        Error::Malformed(error.into())
-    } else {
-        Error::Closed(error.into())
-    }
-}
-
 pub(super) fn is_repeatable(head: &Parts) -> bool {
     matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
         || head.headers.contains_key("idempotency-key")
         || head.headers.contains_key("x-idempotency-key")
 }
 
-/// The body of a target's response. Reading it drives the connection; at its end the connection goes back to the pool.
-pub(super) struct ResponseBody {
-    incoming: Incoming,
+/// A response over HTTP/1.1. Reading it drives the connection; at its end the connection goes back to the pool.
+pub(super) struct Received {
+    /// `None` at the end.
     connection: Option<Box<Connection>>,
     pools: Pools,
-    /// False once the driver has ended.
-    driving: bool,
-}
-
-impl ResponseBody {
-    /// The response is complete: keep the connection if it can take another request.
-    fn finish(&mut self, cx: &mut Context<'_>) {
-        let Some(mut connection) = self.connection.take() else { return };
-        if self.driving && Pin::new(&mut connection.driver).poll(cx).is_pending() && connection.sender.is_ready() {
-            self.pools.put_back(*connection);
-        }
-    }
-
-    /// The stream behind a 101 response, with the bytes already read from it.
-    pub(super) async fn upgrade(mut self) -> Option<Upgraded> {
-        let mut connection = *self.connection.take()?;
-        if self.driving {
-            let _ = poll_fn(|cx| connection.driver.poll_without_shutdown(cx)).await;
-        }
-        let parts = connection.driver.into_parts();
-        Some(Upgraded { stream: parts.io.into_inner(), read: parts.read_buf })
-    }
+    spelling: Spelling,
+    /// No response at all, but another protocol.
+    upgraded: bool,
 }
 
 /// A connection that speaks something else now.
@@ -321,37 +140,50 @@ pub struct Upgraded {
     pub read: Bytes,
 }
 
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
+impl Received {
+    /// How the names of the response's fields came.
+    pub(super) fn spelling(&self) -> &Spelling {
+        &self.spelling
+    }
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let this = self.get_mut();
-        let mut polled = Pin::new(&mut this.incoming).poll_frame(cx);
-        if polled.is_pending()
-            && this.driving
-            && let Some(connection) = &mut this.connection
-        {
-            this.driving = Pin::new(&mut connection.driver).poll(cx).is_pending();
-            // What the driver has read is there now.
-            polled = Pin::new(&mut this.incoming).poll_frame(cx);
-        }
-        let over = match &polled {
-            Poll::Pending => false,
-            Poll::Ready(Some(Ok(_))) => this.incoming.is_end_stream(),
-            Poll::Ready(_) => true,
+    /// The stream behind a 101 response, with the bytes already read from it.
+    pub(super) fn upgrade(self) -> Option<Upgraded> {
+        let (stream, read) = self.connection?.into_parts();
+        Some(Upgraded { stream, read })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.connection.is_none() || self.upgraded
+    }
+
+    /// Bytes that are to come, if that is known.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.connection.as_ref().map_or(Some(0), |connection| connection.left())
+    }
+
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(connection) = &mut self.connection else { return Poll::Ready(None) };
+        let step = std::task::ready!(connection.poll_body(cx, self.pools.config()));
+        let frame = match step {
+            Ok(Step::Data(data)) => Some(Ok(Frame::data(data))),
+            Ok(Step::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
+            Ok(Step::End | Step::Wait) => None,
+            Err(error) => {
+                self.connection = None;
+                Some(Err(error))
+            }
         };
-        if over {
-            this.finish(cx);
+        self.finish_if_over();
+        Poll::Ready(frame)
+    }
+
+    /// The response is complete: keep the connection if it can take another request.
+    fn finish_if_over(&mut self) {
+        if !self.upgraded
+            && let Some(connection) = self.connection.take_if(|connection| connection.is_over())
+            && connection.is_reusable()
+        {
+            self.pools.put_back(connection);
         }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
     }
 }

@@ -12,8 +12,8 @@ use http::uri::{Authority, Parts as UriParts, PathAndQuery, Scheme};
 use http::{HeaderValue, Method, Request, Response, Uri, Version, header};
 use http_body::Body as _;
 
-use super::exchange::{Exchange, Failed, RequestBody, is_repeatable};
-use super::{Error, ResponseBody};
+use super::exchange::{Exchange, Failed, is_repeatable};
+use super::{Error, RequestBody, ResponseBody};
 
 pub(super) use body::Incoming;
 pub use body::presentable;
@@ -42,10 +42,9 @@ pub(super) async fn send(
     loop {
         let lease = match lines::find(exchange).await? {
             Found::Line(lease) => lease,
-            Found::Shared => return Ok(exchange.send_http1(head, body).await?.map(ResponseBody::http1)),
+            Found::Shared => return exchange.send_http1(head, body).await,
             Found::Own(connection) => {
-                let sent = exchange.send_on(*connection, head, body).await;
-                return sent.map(|response| response.map(ResponseBody::http1)).map_err(|failed| failed.error);
+                return exchange.send_on(connection, head, body).await.map_err(|failed| failed.error);
             }
         };
         let used = lease.is_used();
@@ -54,7 +53,7 @@ pub(super) async fn send(
             Err(Refused { failed, unprocessed, lost }) => {
                 // A kept connection may have been closed at the same moment.
                 let lost = lost && used && is_repeatable(head);
-                let safe = failed.unsent || (unprocessed || lost) && body.is_whole();
+                let safe = failed.unsent || (unprocessed || lost) && body.rewind();
                 if !safe || again == AGAIN {
                     return Err(failed.error);
                 }
@@ -95,7 +94,7 @@ async fn send_on(
     let mut sending = sending.map(|stream| Box::pin(upload(body.clone(), stream)));
     let mut answer = std::pin::pin!(answer);
     // Calls have deadlines of their own, and servers that stream send their heads with the first message.
-    let limit = if is_call(head) { Default::default() } else { exchange.pools.config().response_header_timeout };
+    let limit = if is_call(head) { Default::default() } else { exchange.times.head };
     let mut timer = None;
     let answered = poll_fn(|cx| {
         if let Some(running) = &mut sending
@@ -134,7 +133,11 @@ async fn send_on(
                 lease.is_over();
             }
             let malformed = (error.is_reset() || error.is_go_away()) && !error.is_remote();
-            let error = if malformed { Error::Malformed(error.into()) } else { Error::Closed(error.into()) };
+            let error = match (malformed, unprocessed) {
+                (true, _) => Error::Malformed(error.into()),
+                (_, true) => Error::Refused(error.into()),
+                _ => Error::Closed(error.into()),
+            };
             Err(refused(error, unprocessed, lost))
         }
         Some(Err(())) => Err(refused(Error::HeadTimeout, false, false)),

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
-pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+use super::BodyError;
+use crate::http1::{Downstream, Step};
 
 /// The body of a request, as its client sends it.
 pub enum Inbound {
-    Http1(Incoming),
+    Http1(Downstream),
     Http2(Box<H2Inbound>),
     Empty,
 }
@@ -31,7 +31,7 @@ pub struct H2Inbound {
     watch: Option<Watch>,
 }
 
-type Watch = Box<dyn FnMut(&[u8]) -> Result<(), BoxError>>;
+type Watch = Box<dyn FnMut(&[u8]) -> Result<(), BodyError>>;
 
 impl H2Inbound {
     /// `length`: from the head, which h2 has compared with the body already. `pause`: see `rt` of listeners; 0: no limit.
@@ -40,11 +40,11 @@ impl H2Inbound {
     }
 
     /// `watch` sees all data. An error ends the body as if its client had broken off.
-    pub fn watch(&mut self, watch: impl FnMut(&[u8]) -> Result<(), BoxError> + 'static) {
+    pub fn watch(&mut self, watch: impl FnMut(&[u8]) -> Result<(), BodyError> + 'static) {
         self.watch = Some(Box::new(watch));
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.poll_stream(cx) {
             Poll::Pending if !self.pause.is_zero() => {
                 let deadline = || Instant::now() + self.pause;
@@ -65,7 +65,7 @@ impl H2Inbound {
         }
     }
 
-    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if let Some(data) = ready!(self.stream.poll_data(cx)) {
             let data = data?;
             self.stream.flow_control().release_capacity(data.len())?;
@@ -82,11 +82,11 @@ impl H2Inbound {
 
 impl Body for Inbound {
     type Data = Bytes;
-    type Error = BoxError;
+    type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
-            Inbound::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BoxError::from),
+            Inbound::Http1(client) => poll_http1(client, cx),
             Inbound::Http2(stream) => stream.poll(cx),
             Inbound::Empty => Poll::Ready(None),
         }
@@ -94,7 +94,7 @@ impl Body for Inbound {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Inbound::Http1(incoming) => incoming.is_end_stream(),
+            Inbound::Http1(client) => client.is_over(),
             Inbound::Http2(body) => body.stream.is_end_stream(),
             Inbound::Empty => true,
         }
@@ -102,10 +102,19 @@ impl Body for Inbound {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Inbound::Http1(incoming) => incoming.size_hint(),
+            Inbound::Http1(client) => client.left().map_or_else(SizeHint::default, SizeHint::with_exact),
             Inbound::Http2(body) if body.stream.is_end_stream() => SizeHint::with_exact(0),
             Inbound::Empty => SizeHint::with_exact(0),
             Inbound::Http2(body) => body.length.map(SizeHint::with_exact).unwrap_or_default(),
         }
     }
+}
+
+pub(super) fn poll_http1(client: &Downstream, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    client.poll_body(cx).map(|step| match step {
+        Ok(Step::Data(data)) => Some(Ok(Frame::data(data))),
+        Ok(Step::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
+        Ok(Step::End | Step::Wait) => None,
+        Err(error) => Some(Err(error.into())),
+    })
 }

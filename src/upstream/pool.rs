@@ -3,18 +3,20 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-
+use super::connection::Connection;
 use super::directory::Endpoint;
-use super::exchange::{Connection, RequestBody};
+use super::exchange::Times;
 use super::h2::Lines;
+use super::term::Resting;
 use super::tls::Alpn;
-use super::{Config, Error, connect};
+use super::{Config, Credentials, Error, Resolver, connect};
 use crate::net::Stream;
 
 /// The pools of one worker. Cheap to clone; never leaves its thread.
@@ -23,35 +25,52 @@ pub struct Pools(Rc<Inner>);
 
 struct Inner {
     config: Config,
+    shared: Shared,
     idle: RefCell<HashMap<u64, Vec<Idle>, BuildHasherDefault<IdHasher>>>,
     /// Connections that speak HTTP/2.
     lines: Lines,
 }
 
 struct Idle {
-    connection: Connection,
+    connection: Box<Connection>,
     since: Instant,
+    _resting: Resting,
+}
+
+/// What the pools of all workers have in common.
+#[derive(Clone)]
+pub struct Shared {
+    pub credentials: Arc<Credentials>,
+    pub resolver: Arc<Resolver>,
+}
+
+impl Shared {
+    /// Reads the files that routes may name.
+    pub fn new(config: &Config) -> Result<Self, super::BadFile> {
+        let credentials = Arc::new(Credentials::load(config.tls.clone())?);
+        Ok(Self { credentials, resolver: Arc::new(Resolver::new(config.names_for)) })
+    }
 }
 
 impl Pools {
-    pub fn new(config: Config) -> Self {
-        Self(Rc::new(Inner { config, idle: RefCell::default(), lines: Lines::default() }))
-    }
-
-    pub(super) fn lines(&self) -> &Lines {
-        &self.0.lines
+    pub fn new(config: Config, shared: Shared) -> Self {
+        Self(Rc::new(Inner { config, shared, idle: RefCell::default(), lines: Lines::default() }))
     }
 
     pub(super) fn config(&self) -> &Config {
         &self.0.config
     }
 
+    pub(super) fn lines(&self) -> &Lines {
+        &self.0.lines
+    }
+
     /// An idle connection that is still good, the most recently used first.
-    pub(super) fn reuse(&self, endpoint: &Endpoint, cx: &mut Context<'_>) -> Option<Connection> {
+    pub(super) fn reuse(&self, endpoint: &Endpoint, cx: &mut Context<'_>) -> Option<Box<Connection>> {
         let mut pools = self.0.idle.borrow_mut();
         let idle = pools.get_mut(&endpoint.id)?;
-        while let Some(Idle { mut connection, since }) = idle.pop() {
-            if !self.expired(since) && connection.is_open(cx) {
+        while let Some(Idle { mut connection, since, .. }) = idle.pop() {
+            if !self.expired(since) && !connection.term.is_over(&self.0.config) && connection.is_open(cx) {
                 return Some(connection);
             }
         }
@@ -60,47 +79,61 @@ impl Pools {
 
     /// A connection for nobody else, with TLS if the endpoint asks for it. `preamble` is sent before anything else.
     pub async fn connect(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
-        self.connect_for(endpoint, Alpn::Silent, preamble).await
+        self.connect_for(endpoint, Alpn::Silent, preamble, self.0.config.dial_timeout).await
     }
 
-    /// As [`Self::connect`]. With TLS, what is spoken is agreed on.
-    pub(super) async fn connect_for(&self, endpoint: &Endpoint, alpn: Alpn, preamble: &[u8]) -> Result<Stream, Error> {
-        connect::connect(endpoint, endpoint.tls.as_ref().map(|tls| (tls, alpn)), &self.0.config, preamble).await
+    /// As [`Self::connect`], within `limit` (0: none). With TLS, what is spoken is agreed on.
+    pub(super) async fn connect_for(
+        &self,
+        endpoint: &Endpoint,
+        alpn: Alpn,
+        preamble: &[u8],
+        limit: Duration,
+    ) -> Result<Stream, Error> {
+        let tls = endpoint.tls.as_ref().map(|tls| (tls, alpn));
+        connect::connect(endpoint, tls, &self.0.config, &self.0.shared, limit, preamble).await
     }
 
     /// As [`Self::connect`], without TLS whatever the endpoint asks for.
     pub async fn connect_plain(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
-        connect::connect(endpoint, None, &self.0.config, preamble).await
+        let (config, shared) = (&self.0.config, &self.0.shared);
+        connect::connect(endpoint, None, config, shared, config.dial_timeout, preamble).await
     }
 
-    pub(super) async fn fresh(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Connection, Error> {
-        let stream = self.connect(endpoint, preamble).await?;
-        self.http1(stream, endpoint, preamble.is_empty()).await
+    /// Where the endpoint is, the best address first. At least one.
+    pub async fn resolve(&self, endpoint: &Endpoint) -> io::Result<Vec<SocketAddr>> {
+        self.0.shared.resolver.resolve(&endpoint.host, endpoint.port).await
+    }
+
+    /// The limits of an exchange where its route asks for nothing else.
+    pub fn times(&self) -> Times {
+        Times { connect: self.0.config.dial_timeout, head: self.0.config.response_header_timeout }
+    }
+
+    pub(super) async fn fresh(
+        &self,
+        endpoint: &Endpoint,
+        preamble: &[u8],
+        limit: Duration,
+    ) -> Result<Box<Connection>, Error> {
+        let stream = self.connect_for(endpoint, Alpn::Http1, preamble, limit).await?;
+        Ok(self.http1(stream, endpoint, preamble.is_empty()))
     }
 
     /// Makes a connection that speaks HTTP/1.1 of a stream. `shared`: not made for one client.
-    pub(super) async fn http1(&self, stream: Stream, endpoint: &Endpoint, shared: bool) -> Result<Connection, Error> {
-        let (sender, driver) = http1::Builder::new()
-            .preserve_header_case(true)
-            .title_case_headers(true)
-            .max_headers(self.0.config.max_headers)
-            .max_buf_size(self.0.config.max_header_size.max(MIN_BUFFER))
-            .handshake::<_, RequestBody>(TokioIo::new(stream))
-            .await
-            .map_err(|error| Error::Closed(error.into()))?;
-        Ok(Connection { sender, driver, endpoint: endpoint.id, reused: false, shared })
+    pub(super) fn http1(&self, stream: Stream, endpoint: &Endpoint, shared: bool) -> Box<Connection> {
+        Box::new(Connection::new(stream, endpoint, shared))
     }
 
-    pub(super) fn put_back(&self, mut connection: Connection) {
+    pub(super) fn put_back(&self, mut connection: Box<Connection>) {
         if !connection.shared {
             return;
         }
+        let Some(resting) = connection.term.rest(&self.0.config) else { return };
+        connection.rest();
         let mut pools = self.0.idle.borrow_mut();
         let idle = pools.entry(connection.endpoint).or_default();
-        if idle.len() < self.0.config.max_idle {
-            connection.reused = true;
-            idle.push(Idle { connection, since: Instant::now() });
-        }
+        idle.push(Idle { connection, since: Instant::now(), _resting: resting });
     }
 
     fn expired(&self, since: Instant) -> bool {
@@ -108,7 +141,7 @@ impl Pools {
         !limit.is_zero() && since.elapsed() >= limit
     }
 
-    /// Closes what has been idle too long or was closed by its target. Runs until its worker ends.
+    /// Closes what has been idle too long, is too old, was closed by its target, or belongs to one that is gone. Runs until its worker ends.
     pub async fn sweep(self) {
         let idle = self.0.config.idle_timeout;
         let period = if idle.is_zero() { LONGEST_SWEEP } else { (idle / 4).clamp(SHORTEST_SWEEP, LONGEST_SWEEP) };
@@ -119,10 +152,13 @@ impl Pools {
             // Nobody waits on idle connections; polling them is how a close by the target is seen.
             let mut cx = Context::from_waker(Waker::noop());
             self.0.idle.borrow_mut().retain(|_, idle| {
-                idle.retain_mut(|idle| !self.expired(idle.since) && idle.connection.is_open(&mut cx));
+                idle.retain_mut(|idle| {
+                    let over = self.expired(idle.since) || idle.connection.term.is_over(&self.0.config);
+                    !over && idle.connection.is_open(&mut cx)
+                });
                 !idle.is_empty()
             });
-            self.0.lines.sweep(idle);
+            self.0.lines.sweep(&self.0.config);
         }
     }
 
@@ -132,16 +168,6 @@ impl Pools {
     }
 }
 
-impl Connection {
-    /// False if the target has closed it, or sent something that nobody asked for.
-    fn is_open(&mut self, cx: &mut Context<'_>) -> bool {
-        let driver = std::pin::Pin::new(&mut self.driver);
-        matches!(std::future::Future::poll(driver, cx), Poll::Pending) && self.sender.is_ready()
-    }
-}
-
-/// hyper asks for at least this much.
-const MIN_BUFFER: usize = 8192;
 const SHORTEST_SWEEP: Duration = Duration::from_millis(100);
 const LONGEST_SWEEP: Duration = Duration::from_secs(1);
 

@@ -14,7 +14,8 @@ export async function show(root, { suffix, go }) {
     let asking = null;
     let timer = 0;
 
-    const text = h("textarea.editor", { id: "text", rows: "16", spellcheck: "false", autocomplete: "off", wrap: "off", value: saved, "aria-describedby": "check" });
+    const text = document.getElementById("editor").content.firstElementChild.cloneNode(true);
+    text.value = saved;
     const numbers = h("pre.numbers", { "aria-hidden": "true" });
     const check = h("p.check", { id: "check", role: "status" });
     const mistakes = h("div");

@@ -23,6 +23,13 @@ fn mistakes_in_flags_end_with_2_and_the_usage() {
 /// Key, value and what must be said about it.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("proxy.strategy", "random", "invalid proxy.strategy: random"),
+    ("proxy.strategy", "hash=query", "invalid proxy.strategy: hash=query"),
+    ("proxy.targettls", "ca=x", "an entry has no name"),
+    ("proxy.targettls", "name=a;ca=/none", "a: ca: open /none"),
+    ("proxy.targettls", "name=a;cert=/none", "a: cert needs key, and key needs cert"),
+    ("proxy.targettls", "name=a;x=y", "a: unknown option \"x\""),
+    ("proxy.targettls", "name=/etc;ca=x", "letters, digits"),
+    ("proxy.unixsockets", "run/x", "is no absolute path"),
     ("proxy.strategy", "rr ", "invalid proxy.strategy: rr "),
     ("proxy.matcher", "regex", "invalid proxy.matcher: regex"),
     ("ui.access", "none", "invalid ui.access: none"),
@@ -138,7 +145,7 @@ fn all_mistakes_are_said_at_once_and_numbers_in_a_file_with_their_line() {
         ".properties:5): listener 1: unknown protocol \"foo\"",
         "listener 1: rt: time: missing unit",
         "listener 2: unknown certificate source \"x\"",
-        "(flag -proxy.strategy): invalid proxy.strategy: x; write rnd or rr",
+        "(flag -proxy.strategy): invalid proxy.strategy: x; write rnd, rr, p2c",
         "(environment variable UI_ACCESS): invalid ui.access: y",
     ] {
         assert!(message.contains(want), "{want}: {message}");

@@ -40,6 +40,27 @@ pub(super) fn permits(access: &Access, peer: IpAddr, headers: &HeaderMap, truste
     access.permits(peer) && elements().filter_map(address).all(|address| address == peer || access.permits(address))
 }
 
+/// The client as far as it can be told: the peer, or whoever the `trusted` networks in front of us say that it is.
+pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: Option<&[IpNet]>) -> IpAddr {
+    let peer = peer.to_canonical();
+    let Some(trusted) = trusted else { return peer };
+    let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(&address.to_canonical()));
+    if !is_trusted(&peer) {
+        return peer;
+    }
+    let lines = headers.get_all(X_FORWARDED_FOR).iter().rev();
+    let elements = lines.flat_map(|line| line.as_bytes().rsplit(|b| *b == b',').map(<[u8]>::trim_ascii));
+    let mut client = peer;
+    for element in elements.filter(|element| !element.is_empty()) {
+        let Some(address) = address(element) else { break };
+        client = address.to_canonical();
+        if !is_trusted(&client) {
+            break;
+        }
+    }
+    client
+}
+
 /// An element of `X-Forwarded-For`: an address, perhaps with a port.
 fn address(element: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(element).ok()?;
@@ -58,6 +79,28 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn who_the_client_is() {
+        let ours: Vec<IpNet> = vec!["172.16.0.0/12".parse().unwrap(), "127.0.0.0/8".parse().unwrap()];
+        for (trusted, peer, lines, want) in [
+            (None, "1.2.3.4", &["5.6.7.8"][..], "1.2.3.4"),
+            (Some(&ours), "1.2.3.4", &["5.6.7.8"], "1.2.3.4"),
+            (Some(&ours), "172.16.0.1", &["9.9.9.9, 5.6.7.8"], "5.6.7.8"),
+            (Some(&ours), "172.16.0.1", &["9.9.9.9", "5.6.7.8, 172.16.0.2"], "5.6.7.8"),
+            (Some(&ours), "::ffff:172.16.0.1", &["172.16.0.3,172.16.0.2"], "172.16.0.3"),
+            (Some(&ours), "172.16.0.1", &["5.6.7.8, unknown, 172.16.0.2"], "172.16.0.2"),
+            (Some(&ours), "172.16.0.1", &[], "172.16.0.1"),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(X_FORWARDED_FOR, HeaderValue::from_str(line).unwrap());
+            }
+            let trusted = trusted.map(|networks| &networks[..]);
+            let want: IpAddr = want.parse().unwrap();
+            assert_eq!(client(peer.parse().unwrap(), &headers, trusted), want, "{peer} {lines:?}");
+        }
+    }
 
     #[test]
     fn who_is_asked() {

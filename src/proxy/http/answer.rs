@@ -1,10 +1,12 @@
 //! Answers that we make ourselves. The only file that decides a status for them.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE,
     ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
-    LOCATION, ORIGIN, VARY, WWW_AUTHENTICATE,
+    LOCATION, ORIGIN, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
 use http::{Method, Response, StatusCode};
 
@@ -12,6 +14,7 @@ use super::body::Body;
 use super::grpc;
 use crate::access_log::Outcome;
 use crate::auth;
+use crate::http1;
 use crate::route::{Cors, ErrorPages};
 use crate::upstream;
 
@@ -95,10 +98,10 @@ impl Refusal {
 }
 
 /// Does a browser ask whether a page may send a request (Fetch standard, CORS-preflight request)?
-pub(crate) fn is_preflight<B>(request: &http::Request<B>) -> bool {
-    *request.method() == Method::OPTIONS
-        && request.headers().contains_key(ORIGIN)
-        && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+pub(crate) fn is_preflight(request: &http::request::Parts) -> bool {
+    request.method == Method::OPTIONS
+        && request.headers.contains_key(ORIGIN)
+        && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 pub(crate) fn preflight(cors: &Cors, asked: &HeaderMap) -> Response<Body> {
@@ -132,6 +135,18 @@ pub(crate) fn unauthorized(refusal: auth::Refusal) -> Response<Body> {
     }
 }
 
+/// For bytes that are no request.
+pub(crate) fn flawed(flaw: http1::Flaw) -> Response<Body> {
+    let (status, text) = match flaw {
+        http1::Flaw::Malformed(_) => (StatusCode::BAD_REQUEST, "malformed request\n"),
+        http1::Flaw::TooLarge => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "request head too large\n"),
+        http1::Flaw::Version => (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "HTTP version not supported\n"),
+        http1::Flaw::TargetTooLong => return Refusal::TargetTooLong.answer(),
+        http1::Flaw::Coding => return Refusal::Coding.answer(),
+    };
+    mark(text_answer(status, text), Outcome::Refused)
+}
+
 /// The status for a request that got no response from its target.
 pub(crate) fn status_of(error: &upstream::Error) -> StatusCode {
     match error.side() {
@@ -144,6 +159,21 @@ pub(crate) fn status_of(error: &upstream::Error) -> StatusCode {
 
 /// The client went away before the response head: never sent, but counted.
 pub(crate) const CLIENT_GONE: u16 = 499;
+
+/// A target or a route has as many requests as it may have.
+pub(crate) fn busy() -> Response<Body> {
+    let mut response = empty(StatusCode::SERVICE_UNAVAILABLE);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    mark(response, Outcome::Refused)
+}
+
+/// Too many requests in too short a time (RFC 6585, section 4). `wait`: until there may be one more.
+pub(crate) fn too_many(wait: Duration) -> Response<Body> {
+    let mut response = text_answer(StatusCode::TOO_MANY_REQUESTS, "too many requests\n");
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+    mark(response, Outcome::Refused)
+}
 
 pub(crate) fn failed(error: &upstream::Error) -> Response<Body> {
     if matches!(error, upstream::Error::BodyTooLarge) {
@@ -183,12 +213,24 @@ fn page_type(html: bool) -> HeaderValue {
 /// The no-route page, or nothing.
 pub(crate) fn no_route(status: u16, page: &str) -> Response<Body> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
+    mark(page_answer(status, page), Outcome::NoRoute)
+}
+
+/// The route is known, and nobody serves it: with a page of its own.
+pub(crate) fn no_target(page: &str) -> Response<Body> {
+    if page.is_empty() {
+        return Refusal::NoTarget.answer();
+    }
+    mark(page_answer(StatusCode::SERVICE_UNAVAILABLE, page), Outcome::NoTarget)
+}
+
+fn page_answer(status: StatusCode, page: &str) -> Response<Body> {
     let mut response = Response::new(Body::full(Bytes::copy_from_slice(page.as_bytes())));
     *response.status_mut() = status;
     if !page.is_empty() {
         response.headers_mut().insert(CONTENT_TYPE, page_type(looks_like_html(page)));
     }
-    mark(response, Outcome::NoRoute)
+    response
 }
 
 /// What a CA reads to see that a name leads to us.
@@ -230,6 +272,7 @@ pub(crate) fn grpc_status(response: &Response<Body>) -> Option<(grpc::Status, &'
         (_, 502 | 504) => (Status::UNAVAILABLE, "target unavailable"),
         (_, 503) => (Status::UNAVAILABLE, "unavailable"),
         (_, 413) => (Status::RESOURCE_EXHAUSTED, "request too large"),
+        (_, 429) => (Status::RESOURCE_EXHAUSTED, "too many requests"),
         (_, 431) => (Status::RESOURCE_EXHAUSTED, "request head too large"),
         (_, 500) => (Status::INTERNAL, "internal error"),
         // What is no proper request.

@@ -12,6 +12,7 @@ use super::compress::Coding;
 use super::grpc;
 use super::packed::Packed;
 use super::record::Record;
+use crate::http1::Spelling;
 use crate::upstream::ResponseBody;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -21,15 +22,13 @@ pub(crate) struct Body {
     kind: Kind,
     /// Counts the request when the body is over, however it ends.
     record: Option<Record>,
-    /// `wt` of the listener: the whole response must be out by then.
+    /// `wt` of the listener or `timeout` of the route: the whole response must be out by then.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Called when the last byte was handed over.
-    done: Option<Box<dyn FnOnce()>>,
 }
 
 enum Kind {
     Own(Bytes),
-    Target(Box<ResponseBody>),
+    Target(ResponseBody),
     Packed(Box<Packed<ResponseBody>>),
     Call(Box<grpc::Watched>),
 }
@@ -40,17 +39,17 @@ impl Body {
     }
 
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Self { kind: Kind::Own(bytes), record: None, deadline: None, done: None }
+        Self { kind: Kind::Own(bytes), record: None, deadline: None }
     }
 
     pub(crate) fn target(body: ResponseBody) -> Self {
-        Self { kind: Kind::Target(Box::new(body)), record: None, deadline: None, done: None }
+        Self { kind: Kind::Target(body), record: None, deadline: None }
     }
 
     /// A target's body in a coding that its client accepts.
     pub(crate) fn packed(body: ResponseBody, coding: Coding) -> std::io::Result<Self> {
         let kind = Kind::Packed(Box::new(Packed::new(body, coding)?));
-        Ok(Self { kind, record: None, deadline: None, done: None })
+        Ok(Self { kind, record: None, deadline: None })
     }
 
     /// Of our own making, or there is nothing in it.
@@ -61,7 +60,7 @@ impl Body {
     /// The response to a gRPC call, watched on its way. Not for answers of our own.
     pub(crate) fn of_call(mut self, call: grpc::Call) -> Self {
         self.kind = match self.kind {
-            Kind::Target(body) => Kind::Call(Box::new(grpc::Watched::new(*body, call))),
+            Kind::Target(body) => Kind::Call(Box::new(grpc::Watched::new(body, call))),
             other => other,
         };
         self
@@ -76,17 +75,12 @@ impl Body {
         self
     }
 
+    /// The earliest one counts.
     pub(crate) fn with_deadline(mut self, deadline: Option<Instant>) -> Self {
-        self.deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline)));
-        self
-    }
-
-    /// `done` is also called when there is nothing to send at all.
-    pub(crate) fn on_done(mut self, done: impl FnOnce() + 'static) -> Self {
-        if http_body::Body::is_end_stream(&self) {
-            done();
-        } else {
-            self.done = Some(Box::new(done));
+        if let Some(deadline) = deadline
+            && self.deadline.as_ref().is_none_or(|earlier| deadline < earlier.deadline())
+        {
+            self.deadline = Some(Box::pin(tokio::time::sleep_until(deadline)));
         }
         self
     }
@@ -97,10 +91,16 @@ impl Body {
         Self::empty()
     }
 
-    fn over(&mut self, whole: bool) {
-        if let Some(done) = self.done.take() {
-            done();
+    /// How the names of the head's fields came from the target.
+    pub(crate) fn spelling(&self) -> Option<&Spelling> {
+        match &self.kind {
+            Kind::Own(_) | Kind::Call(_) => None,
+            Kind::Target(body) => body.spelling(),
+            Kind::Packed(body) => body.source().spelling(),
         }
+    }
+
+    fn over(&mut self, whole: bool) {
         if let Some(record) = self.record.take() {
             record.ended(whole);
         }
@@ -116,7 +116,7 @@ impl http_body::Body for Body {
         let polled = match &mut this.kind {
             Kind::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Kind::Target(body) => Pin::new(&mut **body).poll_frame(cx).map_err(Error::from),
+            Kind::Target(body) => Pin::new(body).poll_frame(cx),
             Kind::Packed(body) => body.poll(cx),
             Kind::Call(body) => body.poll(cx),
         };
@@ -124,7 +124,9 @@ impl http_body::Body for Body {
             if let Some(deadline) = &mut this.deadline
                 && deadline.as_mut().poll(cx).is_ready()
             {
-                return Poll::Ready(Some(Err("the response took longer than the listener's wt".into())));
+                return Poll::Ready(Some(Err(
+                    "the response took longer than the listener's wt, or the route's timeout".into(),
+                )));
             }
             return Poll::Pending;
         }
@@ -145,7 +147,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Own(bytes) => bytes.is_empty(),
-            Kind::Target(body) => http_body::Body::is_end_stream(&**body),
+            Kind::Target(body) => http_body::Body::is_end_stream(body),
             Kind::Packed(body) => body.is_over(),
             Kind::Call(body) => body.is_over(),
         }
@@ -154,7 +156,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Target(body) => http_body::Body::size_hint(&**body),
+            Kind::Target(body) => http_body::Body::size_hint(body),
             Kind::Packed(_) | Kind::Call(_) => SizeHint::default(),
         }
     }

@@ -1,10 +1,12 @@
 //! Which target of a route a request goes to, by what it speaks, and how it travels there.
 
+use http::Version;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Request, Version};
+use http::request::Parts;
 
+use super::choose::{self, Wish};
 use super::{answer, grpc, is_websocket};
-use crate::route::{Route, Scheme, Target};
+use crate::route::{Options, Route, Scheme, Target};
 use crate::upstream::{Protocol, TargetState};
 
 /// What a request speaks.
@@ -23,7 +25,7 @@ pub(super) enum Choice<'t> {
     Fits(&'t Target),
     /// Targets that speak something else; perhaps one that might do.
     Other(Option<&'t Target>),
-    /// All targets are shut out by their weight.
+    /// All targets are shut out by their weight, or were tried.
     Nobody,
 }
 
@@ -36,49 +38,43 @@ enum Fit {
 }
 
 impl Kind {
-    pub(super) fn of<B>(request: &Request<B>) -> Self {
-        if is_websocket(request.headers()) {
+    pub(super) fn of(head: &Parts) -> Self {
+        if is_websocket(&head.headers) {
             return Self::WebSocket;
         }
-        if request.version() == Version::HTTP_2 && grpc::is_call(request) {
+        if head.version == Version::HTTP_2 && grpc::calls(head.version, &head.headers) {
             return Self::Call;
         }
         let web = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/grpc");
-        if request.headers().get(CONTENT_TYPE).is_some_and(web) || answer::is_preflight(request) {
+        if head.headers.get(CONTENT_TYPE).is_some_and(web) || answer::is_preflight(head) {
             return Self::Web;
         }
         Self::Plain
     }
 
-    /// `turn`: whose turn it would be. If that one does not fit, the shares of those that do decide.
-    pub(super) fn choose<'t>(self, route: &'t Route, turn: Option<&'t Target>, on_grpc: bool) -> Choice<'t> {
-        let Some(turn) = turn else { return Choice::Nobody };
-        if self.fit(turn, on_grpc) == Fit::Good {
-            return Choice::Fits(turn);
-        }
-        if let Some(target) = self.among(route, Fit::Good, on_grpc) {
+    /// The target for a try among those that speak the same; see [`choose::choose`].
+    pub(super) fn choose<'t>(self, route: &'t Route, wish: &Wish<'_>, tried: &[u128], on_grpc: bool) -> Choice<'t> {
+        let among = |fit| {
+            let speaks = |target: &Target| self.fit(target, on_grpc) == fit;
+            choose::choose(route, &Wish { speaks: Some(&speaks), ..*wish }, tried)
+        };
+        if let Some(target) = among(Fit::Good) {
             return Choice::Fits(target);
         }
-        Choice::Other(self.among(route, Fit::Poor, on_grpc))
-    }
-
-    fn among(self, route: &Route, fit: Fit, on_grpc: bool) -> Option<&Target> {
-        let fitting = || route.targets.iter().filter(|target| target.share > 0.0 && self.fit(target, on_grpc) == fit);
-        let sum: f64 = fitting().map(|target| target.share).sum();
-        let mut left = fastrand::f64() * sum;
-        let chosen = fitting().find(|target| {
-            left -= target.share;
-            left < 0.0
-        });
-        // Rounding may leave a rest.
-        chosen.or_else(|| fitting().next())
+        let mut open = route.targets.iter().filter(|target| target.share > 0.0).peekable();
+        if open.peek().is_none() || open.any(|target| self.fit(target, on_grpc) == Fit::Good) {
+            return Choice::Nobody;
+        }
+        Choice::Other(among(Fit::Poor))
     }
 
     fn fit(self, target: &Target, on_grpc: bool) -> Fit {
         match (self, target.destination.scheme) {
             (Kind::Call, Scheme::Grpc | Scheme::Grpcs) => Fit::Good,
             // Any server that speaks HTTP/2 may serve gRPC.
-            (Kind::Call, Scheme::Http | Scheme::Https) if target.options.http2 && !is_redirect(target) => Fit::Good,
+            (Kind::Call, Scheme::Http | Scheme::Https) if speaks_h2(&target.options) && !is_redirect(target) => {
+                Fit::Good
+            }
             (Kind::Call, Scheme::Http | Scheme::Https) => Fit::Poor,
             (Kind::Web, Scheme::Grpc | Scheme::Grpcs) => Fit::Poor,
             (Kind::Plain | Kind::Web, Scheme::Http | Scheme::Https) => Fit::Good,
@@ -94,11 +90,21 @@ fn is_redirect(target: &Target) -> bool {
     target.options.redirect.is_some()
 }
 
+fn speaks_h2(options: &Options) -> bool {
+    options.http2 || offers_h2(options)
+}
+
+/// `alpn=h2`.
+fn offers_h2(options: &Options) -> bool {
+    options.reach.as_ref().is_some_and(|reach| reach.alpn.iter().any(|name| **name == *"h2"))
+}
+
 /// `on_grpc`: the request came in on a listener for gRPC, where all targets are taken to speak it.
 pub(super) fn protocol(target: &TargetState, on_grpc: bool) -> Protocol {
     match target.destination.scheme {
         Scheme::Grpc | Scheme::Grpcs => Protocol::H2,
         Scheme::Https if target.options.http2 || on_grpc => Protocol::Either,
+        Scheme::Https if offers_h2(&target.options) => Protocol::Either,
         Scheme::Http if target.options.http2 || on_grpc => Protocol::H2,
         _ => Protocol::Http1,
     }

@@ -44,8 +44,13 @@ impl Status {
 
 /// `application/grpc`, perhaps with a codec, over HTTP/2. grpc-web is something else: it has its status in the body.
 pub(super) fn is_call<B>(request: &Request<B>) -> bool {
-    request.version() == Version::HTTP_2
-        && request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
+    calls(request.version(), request.headers())
+}
+
+/// See [`is_call`].
+pub(super) fn calls(version: Version, headers: &HeaderMap) -> bool {
+    version == Version::HTTP_2
+        && headers.get(CONTENT_TYPE).is_some_and(|kind| {
             let rest = kind.as_bytes().strip_prefix(b"application/grpc");
             rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
         })

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use super::serve::Listener;
 use super::{Client, Worker};
 use crate::life::{Phase, Watch};
-use crate::net::{Clock, Peer, Stream};
+use crate::net::{Peer, Stream};
 
 pub(super) use preface::{refuse, speaks_h2};
 
@@ -67,12 +67,10 @@ pub(super) async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, wo
                 None => return,
                 Some(Err(error)) => return tracing::debug!("{remote}: {error}"),
                 Some(Ok((request, respond))) => {
-                    // Nothing of the clock of a connection makes sense for one of its streams.
                     let client = Client {
                         worker: worker.clone(),
                         listener: listener.clone(),
                         peer: peer.clone(),
-                        clock: Rc::new(Clock::default()),
                         tunnel: RefCell::new(None),
                     };
                     let (open, life) = (streams.clone().open(), life.clone());

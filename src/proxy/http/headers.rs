@@ -34,8 +34,6 @@ pub(crate) struct Facts<'a> {
     /// As the client sent it.
     pub(crate) host: &'a str,
     pub(crate) version: Version,
-    /// `strip` of the target.
-    pub(crate) strip: Option<&'a str>,
 }
 
 impl Rules {
@@ -124,11 +122,6 @@ impl Rules {
         {
             headers.insert(X_FORWARDED_HOST, host);
         }
-        if let Some(strip) = facts.strip
-            && let Ok(prefix) = HeaderValue::from_str(strip)
-        {
-            headers.insert(X_FORWARDED_PREFIX, prefix);
-        }
         if let Some((name, value)) = &self.tls {
             if facts.peer.tls.is_some() {
                 headers.insert(name.clone(), value.clone());
@@ -209,8 +202,11 @@ impl Rules {
 
     fn is_protected(&self, name: &[u8]) -> bool {
         let configured = [self.client_ip.as_ref(), self.request_id.as_ref(), self.tls.as_ref().map(|(name, _)| name)];
+        let is = |own: &HeaderName| own.as_str().as_bytes().eq_ignore_ascii_case(name);
+        let begins = |with: &&str| name.get(..with.len()).is_some_and(|own| own.eq_ignore_ascii_case(with.as_bytes()));
         client_certificate::is_own(name)
-            || PROTECTED.iter().any(|own| own.as_str().as_bytes().eq_ignore_ascii_case(name))
+            || PROTECTED.iter().any(is)
+            || PROTECTED_FAMILIES.iter().any(begins)
             || configured.iter().flatten().any(|own| own.as_str().as_bytes().eq_ignore_ascii_case(name))
     }
 
@@ -242,6 +238,13 @@ impl Rules {
                 headers.insert(TE, HeaderValue::from_static("trailers"));
             }
         }
+    }
+}
+
+/// Tells the target what was stripped from the path.
+pub(crate) fn tell_prefix(headers: &mut HeaderMap, strip: &str) {
+    if let Ok(prefix) = HeaderValue::from_str(strip) {
+        headers.insert(X_FORWARDED_PREFIX, prefix);
     }
 }
 
@@ -340,9 +343,9 @@ const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// Headers that a client cannot have removed by naming them in `Connection`: those that tell about the client, those that
-/// decide where a message goes and where it ends, and those that security rests on.
-const PROTECTED: [HeaderName; 12] = [
+/// Headers that nobody can have removed by naming them in `Connection`: those that tell about the client, those that
+/// decide where a message goes, what it is and where it ends, and those that security rests on, in both directions.
+const PROTECTED: [HeaderName; 28] = [
     X_FORWARDED_FOR,
     X_FORWARDED_PROTO,
     X_FORWARDED_HOST,
@@ -355,7 +358,26 @@ const PROTECTED: [HeaderName; 12] = [
     http::header::AUTHORIZATION,
     http::header::COOKIE,
     http::header::TRAILER,
+    http::header::SET_COOKIE,
+    http::header::WWW_AUTHENTICATE,
+    http::header::STRICT_TRANSPORT_SECURITY,
+    http::header::X_FRAME_OPTIONS,
+    http::header::X_CONTENT_TYPE_OPTIONS,
+    http::header::X_XSS_PROTECTION,
+    http::header::REFERRER_POLICY,
+    http::header::ORIGIN,
+    http::header::CACHE_CONTROL,
+    http::header::VARY,
+    http::header::LOCATION,
+    http::header::EXPECT,
+    http::header::RANGE,
+    HeaderName::from_static("permissions-policy"),
+    HeaderName::from_static("clear-site-data"),
+    HeaderName::from_static("proxy-authorization"),
 ];
+
+/// As [`PROTECTED`]: whatever begins with these.
+const PROTECTED_FAMILIES: [&str; 5] = ["content-", "access-control-", "cross-origin-", "sec-", "if-"];
 
 #[cfg(test)]
 mod tests;

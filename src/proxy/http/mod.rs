@@ -7,29 +7,35 @@ mod access;
 mod answer;
 mod body;
 mod choice;
+pub(crate) mod choose;
 mod compress;
+mod cookies;
 mod facts;
+mod forward;
 mod grpc;
 mod h2;
 mod headers;
+mod limits;
+mod mirror;
 mod packed;
 mod record;
 mod request;
 mod serve;
 mod tunnel;
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE};
-use http::uri::{Parts as UriParts, PathAndQuery};
-use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http::header::{HeaderMap, HeaderValue, UPGRADE};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response};
 
 use self::answer::Refusal;
 use self::body::Body;
 use self::choice::Choice;
-use self::compress::Wish;
 pub use self::compress::{Coding, Compression};
 use self::facts::Facts;
 pub use self::headers::ClientHeaders;
@@ -38,13 +44,12 @@ use self::request::Asked;
 pub use self::serve::{Challenge, Listener, Misdirected, serve};
 use crate::access_log::Logger;
 use crate::auth::{self, Auth};
+use crate::life::{Flag, Phase, Watch};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
-use crate::net::{Clock, Peer, Supplies};
-use crate::proxy::{Config, preamble};
-use crate::route::{HostOption, LiveTable, Options, Redirect, Route, Snapshot, Strategy, Target, Turn, path};
-use crate::upstream::{
-    self, Effort, Exchange, Inbound, Pools, Protocol, RequestBody, RouteState, TargetState, Upgraded,
-};
+use crate::net::{Peer, Supplies};
+use crate::proxy::Config;
+use crate::route::{LiveTable, Options, Redirect, Route, Snapshot, Target, path};
+use crate::upstream::{Inbound, Pools, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -56,8 +61,11 @@ pub struct Worker {
     metrics: Metrics,
     shard: Shard,
     supplies: Supplies,
+    copies: mirror::Copies,
     /// `None`: no access log.
     logger: Option<Rc<Logger>>,
+    /// Raised with [`Phase::Closing`], for all connections at once; made with the first of them.
+    closing: OnceCell<Rc<Flag>>,
 }
 
 impl Worker {
@@ -80,8 +88,23 @@ impl Worker {
             metrics,
             shard,
             supplies: Supplies::default(),
+            copies: Default::default(),
             logger: logger.map(Rc::new),
+            closing: OnceCell::new(),
         }
+    }
+
+    /// Raised once no other request is to be taken on a connection.
+    fn closing(&self, life: &Watch) -> &Rc<Flag> {
+        self.closing.get_or_init(|| {
+            let (flag, mut life) = (Rc::new(Flag::default()), life.clone());
+            let raised = flag.clone();
+            tokio::task::spawn_local(async move {
+                life.reached(Phase::Closing).await;
+                raised.raise();
+            });
+            flag
+        })
     }
 }
 
@@ -90,7 +113,6 @@ struct Client {
     worker: Rc<Worker>,
     listener: Rc<Listener>,
     peer: Peer,
-    clock: Rc<Clock>,
     /// Set when a target has agreed to change the protocol.
     tunnel: std::cell::RefCell<Option<Tunnel>>,
 }
@@ -101,6 +123,8 @@ struct Tunnel {
     record: Record,
     /// Set for WebSockets.
     open: Option<OpenWebSocket>,
+    /// The client said Origin.
+    browser: bool,
 }
 
 /// What is to be done with a request.
@@ -120,24 +144,33 @@ enum Plan {
     Answer(Response<Body>),
 }
 
-struct Forward {
-    target: Arc<TargetState>,
-    /// When the listener's `wt` is over.
-    deadline: Option<Instant>,
-    path_and_query: PathAndQuery,
-    /// What the schemes of the route have found out about the client.
-    grant: Option<auth::Grant>,
+/// A request, where it is looked for, and the table that it is looked for in.
+struct Place<'a> {
+    snapshot: &'a Snapshot,
+    head: &'a Parts,
+    host: &'a str,
+    cleaned: &'a path::Cleaned<'a>,
+    /// Identities of targets that are not wanted again.
+    tried: &'a [u128],
 }
 
-/// What is still to be done with the response of a target.
-struct Finish<'a> {
-    /// `None`: nothing is compressed here.
-    wish: Option<Wish>,
-    /// `Origin` of the request.
-    origin: Option<HeaderValue>,
-    target: &'a TargetState,
-    /// The head that was sent to it.
-    asked: &'a HeaderMap,
+impl Place<'_> {
+    fn refuse(&self, refusal: Refusal, set: &str) -> Plan {
+        Plan::Answer(answer::with_page(refusal.answer(), &self.snapshot.error_pages, set, &self.head.headers))
+    }
+}
+
+struct Forward {
+    target: Arc<TargetState>,
+    /// See [`Target::identity`].
+    identity: u128,
+    /// Set when something is counted on the route: retries, or requests under way.
+    route: Option<Arc<RouteState>>,
+    path_and_query: PathAndQuery,
+    /// The route has no other target.
+    alone: bool,
+    /// The schemes of the target, and what they have found out about the client.
+    grant: Option<(String, auth::Grant)>,
 }
 
 impl Client {
@@ -190,61 +223,85 @@ impl Client {
         if let Some(facts) = facts {
             facts.received(request.headers(), &worker.rules, &self.peer);
         }
+        let (head, body) = request.into_parts();
         if let Some(port) = self.listener.redirect
-            && !self.used_scheme(request.headers()).eq_ignore_ascii_case("https")
+            && !self.used_scheme(&head.headers).eq_ignore_ascii_case("https")
         {
-            return self.to_tls(&request, &host, port);
+            return self.to_tls(&head, &host, port);
         }
-        let kind = choice::Kind::of(&request);
-        let mut plan = self.plan(&request, &host, kind);
-        if let Plan::Guarded { schemes, pages, plan: guarded } = plan {
-            let asked = auth::Request {
-                method: request.method(),
-                headers: request.headers(),
-                host: &host,
-                path: &path::clean(request.uri().path()).raw,
-                query: request.uri().query(),
-                peer: &self.peer,
-                pools: &worker.pools,
-            };
-            let grant = match worker.auth.check(&schemes, &asked).await {
-                Ok(grant) => grant,
-                // The words of another service stay its own.
-                Err(refusal @ auth::Refusal::Answer(_)) => return answer::unauthorized(refusal),
-                Err(refusal) => return self.paged(answer::unauthorized(refusal), &pages, request.headers()),
-            };
-            plan = *guarded;
-            if let Plan::Forward(forward) = &mut plan {
-                forward.grant = Some(grant);
+        let kind = choice::Kind::of(&head);
+        let Some(plan) = self.plan(&head, &host, kind, &[]) else {
+            return self.no_route(&head, &host, kind);
+        };
+        match self.admit(plan, &head, &host, None).await {
+            Ok(Some(forward)) => {
+                let asked = forward::Asked { head, body, host: &host, kind, deadline };
+                self.forward(asked, forward, facts.take()).await
             }
-        }
-        match plan {
-            Plan::Answer(response) => response,
-            Plan::Redirect { code, location } => {
-                worker.metrics.http().redirected(worker.shard, code);
-                answer::redirect(code, &location, request.method())
-            }
-            Plan::Forward(mut forward) => {
-                forward.deadline = deadline;
-                self.forward(request, &host, forward, facts.take()).await
-            }
-            // Never made twice; closed all the same.
-            Plan::Guarded { .. } => Refusal::Unauthorized.answer(),
+            Ok(None) => Refusal::Unauthorized.answer(),
+            Err(response) => response,
         }
     }
 
-    /// Everything that looks at the table. Ends before anything is waited for.
-    fn plan(&self, request: &Request<Inbound>, host: &str, kind: choice::Kind) -> Plan {
+    /// Asks the schemes of the plan, unless they have let this request in already. Gives our own answer if there is one.
+    async fn admit(
+        &self,
+        plan: Plan,
+        head: &Parts,
+        host: &str,
+        granted: Option<&(String, auth::Grant)>,
+    ) -> Result<Option<Forward>, Response<Body>> {
+        let worker = &*self.worker;
+        let (plan, grant) = match plan {
+            Plan::Guarded { schemes, pages, plan } => {
+                let grant = match granted {
+                    Some(granted) if granted.0 == schemes => granted.clone(),
+                    _ => {
+                        let asked = auth::Request {
+                            method: &head.method,
+                            headers: &head.headers,
+                            host,
+                            path: &path::clean(head.uri.path()).raw,
+                            query: head.uri.query(),
+                            peer: &self.peer,
+                            pools: &worker.pools,
+                        };
+                        let grant = worker.auth.check(&schemes, &asked).await.map_err(|refusal| match refusal {
+                            // The words of another service stay its own.
+                            refusal @ auth::Refusal::Answer(_) => answer::unauthorized(refusal),
+                            refusal => self.paged(answer::unauthorized(refusal), &pages, &head.headers),
+                        })?;
+                        (schemes, grant)
+                    }
+                };
+                (*plan, Some(grant))
+            }
+            plan => (plan, None),
+        };
+        match plan {
+            Plan::Forward(forward) => Ok(Some(Forward { grant, ..forward })),
+            Plan::Answer(response) => Err(response),
+            Plan::Redirect { code, location } => {
+                worker.metrics.http().redirected(worker.shard, code);
+                Err(answer::redirect(code, &location, &head.method))
+            }
+            // Never made twice; closed all the same.
+            Plan::Guarded { .. } => Ok(None),
+        }
+    }
+
+    /// Everything that looks at the table. Ends before anything is waited for. `tried`: identities of targets that are not
+    /// wanted again. `None`: no route.
+    fn plan(&self, head: &Parts, host: &str, kind: choice::Kind, tried: &[u128]) -> Option<Plan> {
         let worker = &*self.worker;
         let snapshot = worker.live.load();
-        let cleaned = path::clean(request.uri().path());
-        let tls = self.peer.tls.is_some();
+        let cleaned = path::clean(head.uri.path());
         // `h:` is `h` (RFC 3986, section 3.2.3).
         let host = host.strip_suffix(':').unwrap_or(host);
         let bare = without_port(host).filter(|_| worker.config.strip_port || kind == choice::Kind::Call);
         let named = |host: &str| {
-            let mut routes = snapshot.table.http(host, tls, &cleaned.decoded);
-            let first = routes.find(|route| route.fits(request, &cleaned.decoded));
+            let mut routes = snapshot.table.http(host, self.peer.tls.is_some(), &cleaned.decoded);
+            let first = routes.find(|route| route.fits(head, &cleaned.decoded));
             first.is_some_and(|route| !route.host.is_empty())
         };
         // gRPC clients write the port wherever they get it from, so a route of the bare host is better than one of none.
@@ -252,50 +309,41 @@ impl Client {
             Some(bare) if kind == choice::Kind::Call && !named(host) && named(bare) => [Some(bare), Some(host)],
             bare => [Some(host), bare],
         };
-        for host in hosts.into_iter().flatten() {
-            if let Some(plan) = self.try_host(&snapshot, request, host, &cleaned, kind) {
-                return plan;
-            }
-        }
-        if kind == choice::Kind::Call {
-            worker.metrics.grpc().no_route.add(worker.shard, 1);
-        } else {
-            worker.metrics.http().not_found(worker.shard);
-        }
-        tracing::warn!("No route for {}{}", host, request.uri().path_and_query().map_or("/", PathAndQuery::as_str));
-        let answer = answer::no_route(worker.config.no_route_status, &snapshot.page);
-        if !snapshot.page.is_empty() || snapshot.error_pages.is_empty() {
-            return Plan::Answer(answer);
-        }
-        let set = without_port(host).unwrap_or(host).to_ascii_lowercase();
-        Plan::Answer(answer::with_page(answer, &snapshot.error_pages, &set, request.headers()))
+        let mut hosts = hosts.into_iter().flatten();
+        hosts.find_map(|host| self.try_host(&Place { snapshot: &snapshot, head, host, cleaned: &cleaned, tried }, kind))
     }
 
-    fn try_host(
-        &self,
-        snapshot: &Snapshot,
-        request: &Request<Inbound>,
-        host: &str,
-        cleaned: &path::Cleaned<'_>,
-        kind: choice::Kind,
-    ) -> Option<Plan> {
+    fn try_host(&self, place: &Place<'_>, kind: choice::Kind) -> Option<Plan> {
+        let Place { snapshot, head, host, cleaned, tried } = *place;
         // Of routes whose targets speak something else, the first one counts if there is no other.
         let mut other: Option<(&Route, Option<&Target>)> = None;
         for route in snapshot.table.http(host, self.peer.tls.is_some(), &cleaned.decoded) {
-            if !route.fits(request, &cleaned.decoded) {
+            if !route.fits(head, &cleaned.decoded) {
                 continue;
             }
-            let plan = match kind.choose(route, self.pick(route), self.listener.grpc) {
-                Choice::Fits(target) => self.plan_target(snapshot, request, host, cleaned, route, target),
+            let wish = choose::Wish {
+                strategy: &self.worker.config.strategy,
+                client: self.peer.remote.ip(),
+                headers: Some(&head.headers),
+                path: head.uri.path(),
+                speaks: None,
+            };
+            let plan = match kind.choose(route, &wish, tried, self.listener.grpc) {
+                Choice::Fits(target) => self.plan_target(place, route, target),
                 Choice::Other(target) => {
-                    if other.is_none_or(|(_, other)| other.is_none() && target.is_some()) {
+                    // Further tries stay on their route.
+                    if other.is_none_or(|(_, other)| other.is_none() && target.is_some() && tried.is_empty()) {
                         other = Some((route, target));
                     }
                     continue;
                 }
                 Choice::Nobody => {
+                    let page = self.worker.live.down_page();
+                    if !page.is_empty() {
+                        return Some(Plan::Answer(answer::no_target(&page)));
+                    }
                     let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
-                    Some(refuse(snapshot, request, Refusal::NoTarget, set))
+                    Some(place.refuse(Refusal::NoTarget, set))
                 }
             };
             if plan.is_some() {
@@ -303,49 +351,52 @@ impl Client {
             }
         }
         match other? {
-            (route, Some(target)) => self.plan_target(snapshot, request, host, cleaned, route, target),
+            (route, Some(target)) => self.plan_target(place, route, target),
             (route, None) => {
                 let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
-                Some(refuse(snapshot, request, Refusal::Scheme, set))
+                Some(place.refuse(Refusal::Scheme, set))
             }
         }
     }
 
     /// `None`: a redirect to where the request came from.
-    fn plan_target(
-        &self,
-        snapshot: &Snapshot,
-        request: &Request<Inbound>,
-        host: &str,
-        cleaned: &path::Cleaned<'_>,
-        route: &Route,
-        target: &Target,
-    ) -> Option<Plan> {
-        let refuse = |refusal| Some(refuse(snapshot, request, refusal, route.page_set(target)));
+    fn plan_target(&self, place: &Place<'_>, route: &Route, target: &Target) -> Option<Plan> {
+        let Place { head, host, cleaned, tried, .. } = *place;
+        let refuse = |refusal| Some(place.refuse(refusal, route.page_set(target)));
         let options = &*target.options;
         let location = match &options.redirect {
             None => None,
             Some(redirect) => {
-                let location = redirect.location(target, host, cleaned, request.uri().query());
-                if Redirect::loops(&location, self.used_scheme(request.headers()), host, &cleaned.raw) {
+                let location = redirect.location(target, host, cleaned, head.uri.query());
+                if Redirect::loops(&location, self.used_scheme(&head.headers), host, &cleaned.raw) {
                     return None;
                 }
                 Some((redirect.code, location))
             }
         };
         let trusted = self.worker.config.trusted.as_deref();
-        if !access::permits(&options.access, self.peer.remote.ip(), request.headers(), trusted) {
+        if !access::permits(&options.access, self.peer.remote.ip(), &head.headers, trusted) {
             return refuse(Refusal::AccessDenied);
         }
         if let Some(cors) = options.edits.as_ref().and_then(|edits| edits.cors.as_ref())
-            && answer::is_preflight(request)
+            && answer::is_preflight(head)
         {
             // Browsers ask without credentials, so this comes before auth.
-            return Some(Plan::Answer(answer::preflight(cors, request.headers())));
+            return Some(Plan::Answer(answer::preflight(cors, &head.headers)));
+        }
+        if let Some(rate) = options.limits.as_ref().and_then(|limits| limits.rate.as_ref())
+            && tried.is_empty()
+            && let Some(state) = route.state.get::<RouteState>()
+            && let Err(wait) = limits::rate(rate, state, self.peer.remote.ip(), &head.headers, trusted)
+        {
+            if let Some(target) = target.state.get::<TargetState>() {
+                target.series.limited("rate");
+            }
+            return Some(Plan::Answer(answer::too_many(wait)));
         }
         let plan = match location {
             Some((code, location)) => Plan::Redirect { code, location },
-            None => match self.plan_forward(request, target, cleaned) {
+            None => match self.plan_forward(head, route, target, cleaned) {
                 Ok(forward) => Plan::Forward(forward),
                 Err(refusal) => return refuse(refusal),
             },
@@ -360,18 +411,6 @@ impl Client {
         })
     }
 
-    fn pick<'t>(&self, route: &'t Route) -> Option<&'t Target> {
-        if let [only] = &*route.targets {
-            // One target needs no turn, unless it is shut out by its weight.
-            return (only.share > 0.0).then_some(only);
-        }
-        let turn = match (self.worker.config.strategy, route.state.get::<RouteState>()) {
-            (Strategy::RoundRobin, Some(state)) => Turn::Nth(state.next_turn()),
-            _ => Turn::Random(fastrand::u64(..)),
-        };
-        route.pick(turn)
-    }
-
     /// The scheme that the client used, as far as we are told.
     fn used_scheme<'h>(&self, headers: &'h HeaderMap) -> &'h str {
         headers
@@ -382,18 +421,36 @@ impl Client {
     }
 
     /// The same URL with TLS at this port.
-    fn to_tls(&self, request: &Request<Inbound>, host: &str, port: u16) -> Response<Body> {
+    fn to_tls(&self, head: &Parts, host: &str, port: u16) -> Response<Body> {
         let bare = without_port(host).unwrap_or(host).trim_end_matches(':');
         if bare.is_empty() {
-            return self.paged(Refusal::MissingHost.answer(), "", request.headers());
+            return self.paged(Refusal::MissingHost.answer(), "", &head.headers);
         }
         let port = if port == 443 { String::new() } else { format!(":{port}") };
-        let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         // Only reading may change its method on the way (RFC 9110, section 15.4.2).
-        let reading = matches!(*request.method(), Method::GET | Method::HEAD);
+        let reading = matches!(head.method, Method::GET | Method::HEAD);
         let code = if reading { 301 } else { 308 };
         self.worker.metrics.http().redirected(self.worker.shard, code);
-        answer::redirect(code, &format!("https://{bare}{port}{target}"), request.method())
+        answer::redirect(code, &format!("https://{bare}{port}{target}"), &head.method)
+    }
+
+    fn no_route(&self, head: &Parts, host: &str, kind: choice::Kind) -> Response<Body> {
+        let worker = &*self.worker;
+        if kind == choice::Kind::Call {
+            worker.metrics.grpc().no_route.add(worker.shard, 1);
+        } else {
+            worker.metrics.http().not_found(worker.shard);
+        }
+        let host = host.strip_suffix(':').unwrap_or(host);
+        tracing::warn!("No route for {}{}", host, head.uri.path_and_query().map_or("/", PathAndQuery::as_str));
+        let snapshot = worker.live.load();
+        let answer = answer::no_route(worker.config.no_route_status, &snapshot.page);
+        if !snapshot.page.is_empty() || snapshot.error_pages.is_empty() {
+            return answer;
+        }
+        let set = without_port(host).unwrap_or(host).to_ascii_lowercase();
+        answer::with_page(answer, &snapshot.error_pages, &set, &head.headers)
     }
 
     /// One of our own errors, with its page.
@@ -403,12 +460,13 @@ impl Client {
 
     fn plan_forward(
         &self,
-        request: &Request<Inbound>,
+        head: &Parts,
+        route: &Route,
         target: &Target,
         cleaned: &path::Cleaned<'_>,
     ) -> Result<Forward, Refusal> {
         let limit = self.max_body(&target.options);
-        if limit > 0 && content_length(request.headers()).is_some_and(|length| length > limit) {
+        if limit > 0 && content_length(&head.headers).is_some_and(|length| length > limit) {
             return Err(Refusal::BodyTooLarge);
         }
         let Some(state) = target.state.share::<TargetState>() else {
@@ -416,205 +474,31 @@ impl Client {
         };
         let path = cleaned.forward(&target.options);
         let query = target.destination.query.as_deref();
-        match request::forward_target(request.uri().path_and_query(), &path, query) {
-            Some(path_and_query) => Ok(Forward { target: state, path_and_query, grant: None, deadline: None }),
-            None => Err(Refusal::BadTarget),
-        }
+        let Some(path_and_query) = request::forward_target(head.uri.path_and_query(), &path, query) else {
+            return Err(Refusal::BadTarget);
+        };
+        let options = &target.options;
+        let counted = options.limits.as_ref().is_some_and(|limits| limits.route_in_flight.is_some());
+        let asked = counted || options.tries.as_ref().is_some_and(|tries| tries.asked());
+        Ok(Forward {
+            target: state,
+            identity: target.identity(),
+            route: if asked { route.state.share() } else { None },
+            path_and_query,
+            alone: route.targets.len() == 1,
+            grant: None,
+        })
     }
 
     /// Bytes; 0: no limit.
     fn max_body(&self, options: &Options) -> u64 {
         options.max_body.unwrap_or(self.worker.config.max_body)
     }
-
-    async fn forward(
-        &self,
-        request: Request<Inbound>,
-        host: &str,
-        forward: Forward,
-        mut log: Option<Box<Facts>>,
-    ) -> Response<Body> {
-        let worker = &*self.worker;
-        let Forward { target, path_and_query, grant, deadline } = forward;
-        let (mut head, body) = request.into_parts();
-        let wish = match &worker.config.compression {
-            Some(compression) if target.options.compress => Some(compression.wish(&head)),
-            _ => None,
-        };
-        let upgrade = headers::upgrade(&head.headers, head.version, &head.method);
-        let unknown_length = head.version == Version::HTTP_2
-            && !http_body::Body::is_end_stream(&body)
-            && !head.headers.contains_key(http::header::CONTENT_LENGTH);
-        let chunked = unknown_length || head.headers.contains_key(TRANSFER_ENCODING);
-        let facts =
-            headers::Facts { peer: &self.peer, host, version: head.version, strip: target.options.strip.as_deref() };
-
-        // Who the client is comes from headers that hop-by-hop rules remove: Upgrade tells the scheme.
-        let websocket = is_websocket(&head.headers).then(|| head.headers.get(UPGRADE).cloned()).flatten();
-        worker.rules.remove_hop_by_hop(&mut head.headers);
-        if let Some(protocol) = websocket {
-            head.headers.insert(UPGRADE, protocol);
-        }
-        worker.rules.introduce(&mut head.headers, &facts);
-        head.headers.remove(UPGRADE);
-        let origin = head.headers.get(http::header::ORIGIN).cloned();
-        if let Some(edits) = &target.options.edits {
-            edits.request.apply(&mut head.headers);
-        }
-        if let Some(grant) = grant {
-            grant.apply(&mut head.headers);
-        }
-        match &target.options.host {
-            // HTTP/1.0 need not name a host, HTTP/1.1 must.
-            None if host.is_empty() => set_host(&mut head.headers, &target.destination.authority),
-            // As fabio.
-            None if target.destination.is_grpc() => {
-                let name = target.options.grpc_server_name.as_deref();
-                set_host(&mut head.headers, name.unwrap_or(&target.destination.authority));
-            }
-            None => {}
-            Some(HostOption::Destination) => set_host(&mut head.headers, &target.destination.authority),
-            Some(HostOption::Name(name)) => set_host(&mut head.headers, name),
-        }
-        if let Some(protocol) = &upgrade {
-            head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-            head.headers.insert(UPGRADE, protocol.clone());
-        }
-        if chunked {
-            // Or a GET with a body of unknown length would be sent without it.
-            head.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
-        head.version = Version::HTTP_11;
-        if let Some(log) = &mut log {
-            log.forwarded(&head.headers, &path_and_query, is_websocket(&head.headers));
-        }
-        let mut uri = UriParts::default();
-        uri.path_and_query = Some(path_and_query);
-        head.uri = Uri::from_parts(uri).expect("a path alone is a valid URI");
-
-        let clock = self.clock.clone();
-        let body = RequestBody::new(body, self.max_body(&target.options), move || clock.unlimited());
-        let mut record = Record::new(target.clone(), worker.shard, deadline, log);
-        if self.listener.grpc {
-            record.call();
-        }
-        let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
-        let effort = Effort::default();
-        let protocol = if upgrade.is_some() { Protocol::Http1 } else { choice::protocol(&target, self.listener.grpc) };
-        let exchange = Exchange {
-            pools: &worker.pools,
-            endpoint: &target.endpoint,
-            protocol,
-            preamble: &preamble,
-            effort: &effort,
-        };
-        let answer = exchange.send(&head, &body).await;
-        record.effort(&effort);
-        match answer {
-            Ok(response) => {
-                let finish = Finish { wish, origin, target: &target, asked: &head.headers };
-                self.pass_on(response, upgrade.as_ref(), finish, record).await
-            }
-            Err(error) => {
-                let (service, place) = (&target.service, &target.destination.text);
-                match error.side() {
-                    upstream::Side::Target => tracing::error!("{service} {place}: {}", error.chain()),
-                    // The client's fault, and no reason to fill the log.
-                    upstream::Side::Client => tracing::debug!("{service} {place}: {}", error.chain()),
-                }
-                record.failed(answer::status_of(&error).as_u16(), error.reason());
-                self.paged(answer::failed(&error), target.page_set(), &head.headers)
-            }
-        }
-    }
-
-    async fn pass_on(
-        &self,
-        response: Response<crate::upstream::ResponseBody>,
-        asked: Option<&HeaderValue>,
-        finish: Finish<'_>,
-        mut record: Record,
-    ) -> Response<Body> {
-        let (mut head, body) = response.into_parts();
-        let worker = &*self.worker;
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            let agreed = head.headers.get(UPGRADE).cloned();
-            let matches = asked.zip(agreed.as_ref()).is_some_and(|(asked, agreed)| {
-                asked
-                    .as_bytes()
-                    .split(|b| *b == b',')
-                    .any(|name| name.trim_ascii().eq_ignore_ascii_case(agreed.as_bytes()))
-            });
-            let upgraded = if matches { body.upgrade().await } else { None };
-            let (Some(upgraded), Some(protocol)) = (upgraded, agreed) else {
-                tracing::error!("a target changed to a protocol that nobody asked for");
-                record.failed(StatusCode::BAD_GATEWAY.as_u16(), "upgrade");
-                return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
-            };
-            worker.rules.remove_hop_by_hop(&mut head.headers);
-            head.headers.remove(http::header::CONTENT_LENGTH);
-            head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-            let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
-            head.headers.insert(UPGRADE, protocol);
-            record.status(head.status.as_u16());
-            record.upgraded(websocket);
-            let open = websocket.then(|| worker.metrics.http().websocket(worker.shard));
-            self.tunnel.replace(Some(Tunnel { upgraded, record, open }));
-            return Response::from_parts(head, Body::empty());
-        }
-        if !headers::settle_length(&mut head.headers) {
-            tracing::error!("a target sent a transfer coding that is not understood");
-            record.status(StatusCode::BAD_GATEWAY.as_u16());
-            return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
-        }
-        worker.rules.remove_hop_by_hop(&mut head.headers);
-        if head.status == StatusCode::NO_CONTENT {
-            head.headers.remove(http::header::CONTENT_LENGTH);
-        }
-        worker.rules.secure_transport(&mut head.headers, &self.peer);
-        if let Some(edits) = &finish.target.options.edits {
-            if let Some(cors) = &edits.cors {
-                cors.permit(finish.origin.as_ref(), &mut head.headers);
-            }
-            edits.response.apply(&mut head.headers);
-        }
-        let coding = match (finish.wish, &worker.config.compression) {
-            (Some(wish), Some(compression)) => {
-                compression.apply(wish, &mut head, http_body::Body::size_hint(&body).exact())
-            }
-            _ => None,
-        };
-        let body = match coding {
-            None => Body::target(body),
-            Some(coding) => match Body::packed(body, coding) {
-                Ok(body) => body,
-                Err(error) => {
-                    tracing::error!("cannot compress with {}: {error}", coding.name());
-                    record.status(StatusCode::BAD_GATEWAY.as_u16());
-                    return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
-                }
-            },
-        };
-        head.version = Version::HTTP_11;
-        record.status(head.status.as_u16());
-        record.fields(&head.headers);
-        Response::from_parts(head, body.with_record(record))
-    }
-}
-
-fn refuse(snapshot: &Snapshot, request: &Request<Inbound>, refusal: Refusal, set: &str) -> Plan {
-    Plan::Answer(answer::with_page(refusal.answer(), &snapshot.error_pages, set, request.headers()))
 }
 
 /// As far as it can be read; what cannot is refused elsewhere.
 fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
-}
-
-fn set_host(headers: &mut HeaderMap, host: &str) {
-    if let Ok(value) = HeaderValue::from_str(host) {
-        headers.insert(HOST, value);
-    }
 }
 
 fn is_websocket(headers: &HeaderMap) -> bool {

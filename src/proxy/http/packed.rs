@@ -46,6 +46,10 @@ where
         Ok(Self { source, encoder, rest: Bytes::new(), held: false, trailers: None, state: State::Open })
     }
 
+    pub(crate) fn source(&self) -> &B {
+        &self.source
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.state == State::Over && self.trailers.is_none()
     }

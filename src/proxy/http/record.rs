@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, StatusCode};
 
 use super::answer::CLIENT_GONE;
 use super::facts::Facts;
+use super::limits::Held;
 use crate::access_log::Outcome;
 use crate::metrics::Shard;
-use crate::upstream::{Effort, TargetState};
+use crate::upstream::{Effort, Flight, TargetState};
 
 /// Lives as long as a request. Dropped without a status, the client has gone away.
 pub(crate) struct Record {
@@ -22,6 +24,10 @@ pub(crate) struct Record {
     status: u16,
     /// Its status says nothing.
     upgraded: bool,
+    /// Counts at the target until all is over; `None`: nobody wants to know.
+    flight: Option<Flight>,
+    /// Given back when the request is over.
+    pub(crate) held: Held,
     /// `None`: there is no access log, or it is not for this request.
     facts: Option<Box<Facts>>,
 }
@@ -36,20 +42,50 @@ impl Record {
     ) -> Self {
         let begun = Instant::now();
         target.series.begin(shard);
-        Self { target: Some(target), shard, begun, deadline, status: CLIENT_GONE, upgraded: false, facts }
+        let (flight, held) = (target.begin(), Held::default());
+        Self { target: Some(target), shard, begun, deadline, status: CLIENT_GONE, upgraded: false, flight, held, facts }
     }
 
     /// A request that we answer.
     pub(crate) fn own(status: u16, outcome: Outcome, shard: Shard, mut facts: Box<Facts>) -> Self {
         facts.outcome = outcome;
-        Self { target: None, shard, begun: facts.begun, deadline: None, status, upgraded: false, facts: Some(facts) }
+        Self {
+            target: None,
+            shard,
+            begun: facts.begun,
+            deadline: None,
+            status,
+            upgraded: false,
+            flight: None,
+            held: Held::default(),
+            facts: Some(facts),
+        }
     }
 
     /// The response has begun. What ends it is not known yet.
     pub(crate) fn status(&mut self, status: u16) {
         self.status = status;
+        if let Some(flight) = &mut self.flight {
+            flight.answered(matches!(status, 502..=504));
+        }
         if let Some(facts) = &mut self.facts {
             facts.first_byte = Some(self.begun.elapsed());
+        }
+    }
+
+    /// It goes to another target now.
+    pub(crate) fn target(&mut self, target: Arc<TargetState>) {
+        if let Some(flight) = &mut self.flight {
+            flight.answered(true);
+        }
+        self.flight = target.begin();
+        self.target = Some(target);
+    }
+
+    /// As it goes to the target.
+    pub(crate) fn forwarded(&mut self, headers: &HeaderMap, target: &PathAndQuery, websocket: bool) {
+        if let Some(facts) = &mut self.facts {
+            facts.forwarded(headers, target, websocket);
         }
     }
 
@@ -64,6 +100,9 @@ impl Record {
     /// There was no response; `why` in a word.
     pub(crate) fn failed(&mut self, status: u16, why: &'static str) {
         self.status = status;
+        if let Some(flight) = &mut self.flight {
+            flight.answered(true);
+        }
         if let Some(facts) = &mut self.facts {
             facts.outcome = Outcome::Failed(why);
         }

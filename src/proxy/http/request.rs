@@ -2,9 +2,10 @@
 
 use http::header::{EXPECT, HOST, HeaderMap, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
-use http::{Method, Request, Version};
+use http::{Extensions, Method, Request, Version};
 
 use super::answer::Refusal;
+use crate::http1::RawQuery;
 
 /// What is looked up in the table.
 #[derive(Debug, PartialEq, Eq)]
@@ -115,6 +116,15 @@ pub(crate) fn forward_target(same: Option<&PathAndQuery>, path: &str, own_query:
         target.push_str(part);
     }
     PathAndQuery::from_maybe_shared(bytes::Bytes::from(target)).ok()
+}
+
+/// A query that a `Uri` cannot hold goes on byte for byte, behind the target's own one. Returns what the client sent, if
+/// that was changed.
+pub(crate) fn keep_query(extensions: &mut Extensions, own_query: Option<&str>) -> Option<RawQuery> {
+    let own = own_query.filter(|own| !own.is_empty())?;
+    let RawQuery(raw) = extensions.get::<RawQuery>()?;
+    let joined = [own.as_bytes(), raw].join(&b'&').into();
+    extensions.insert(RawQuery(joined))
 }
 
 #[cfg(test)]

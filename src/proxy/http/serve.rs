@@ -1,20 +1,22 @@
-//! One client connection: requests until it ends, then perhaps a tunnel.
+//! One client connection that speaks HTTP/1.1: requests until it ends, then perhaps a tunnel.
 
 use std::cell::RefCell;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tokio::time::Instant;
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap};
+use http::{Method, Request, Response, StatusCode, Version, request};
+use http_body::Body as _;
 
 use super::body::Body;
-use super::{Client, ClientHeaders, Worker, h2, tunnel};
-use crate::life::{Phase, Watch};
-use crate::net::{Clock, Peer, Stream, Timed};
+use super::{Client, ClientHeaders, Worker, answer, h2, tunnel};
+use crate::http1::{Begun, Downstream, Encoder, Framing, HeadError, Limits, ResponseLine, is_bodiless};
+use crate::life::{Lease, Phase, Watch};
+use crate::net::{Deadline, Peer, Stream};
 use crate::upstream::Inbound;
 
 /// What all connections of one listener share.
@@ -82,89 +84,244 @@ async fn serve_h2(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc
     }
 }
 
-async fn serve_http1(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc<Worker>, mut life: Watch) {
-    let clock = Rc::new(Clock::default());
-    clock.idle(listener.idle_timeout, listener.read_timeout);
-    let io = TokioIo::new(Timed::new(stream, clock.clone()));
+async fn serve_http1(stream: Stream, peer: Peer, listener: Rc<Listener>, worker: Rc<Worker>, life: Watch) {
     let config = &worker.config;
-    // Accepted at the very end: one request is served, then the connection ends.
-    let last = life.phase() >= Phase::Closing;
-    let mut builder = http1::Builder::new();
-    builder
-        .keep_alive(!last)
-        .half_close(listener.half_close)
-        .preserve_header_case(true)
-        .title_case_headers(true)
-        .max_headers(config.max_headers)
-        .max_header_size(config.max_header_size)
-        .max_buf_size(config.max_header_size.max(MIN_BUFFER) + SLACK)
-        // Times are kept by the clock, which tells idling from reading a head.
-        .header_read_timeout(None);
-    let client = Rc::new(Client { worker: worker.clone(), listener, peer, clock, tunnel: RefCell::new(None) });
-    let service = {
-        let client = client.clone();
-        service_fn(move |request| {
-            let client = client.clone();
-            async move { answer(client, request).await }
-        })
+    let limits = Limits { lines: config.max_headers, bytes: config.max_header_size };
+    let mut session = Session {
+        wire: Downstream::new(stream, limits, listener.read_timeout),
+        closing: worker.closing(&life).lease(),
+        // Accepted at the very end: one request is served, then the connection ends.
+        last: life.phase() >= Phase::Closing,
+        limit: Deadline::default(),
+        client: Client { worker, listener, peer, tunnel: RefCell::new(None) },
     };
-    let mut connection = builder.serve_connection(io, service);
-    let ended = {
-        let mut connection = Pin::new(&mut connection);
-        tokio::select! {
-            biased;
-            ended = connection.as_mut() => ended,
-            () = life.reached(Phase::Closing), if !last => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        }
-    };
-    if let Err(error) = ended {
+    if let Err(error) = session.run().await {
         // Clients come and go; this is of interest only to whoever looks at one of them.
-        tracing::debug!("{}: {error}", client.peer.remote);
+        tracing::debug!("{}: {error}", session.client.peer.remote);
         return;
     }
-    let Some(tunnel) = client.tunnel.take() else { return };
-    let parts = connection.into_parts();
-    client.clock.unlimited();
-    client.clock.write_until(None);
-    tunnel::run(&client, parts.io.into_inner().into_inner(), &parts.read_buf, tunnel, life).await;
+    let Some(tunnel) = session.client.tunnel.take() else { return };
+    let Some((stream, read)) = session.wire.into_parts() else { return };
+    tunnel::run(&session.client, stream, &read, tunnel, life).await;
 }
 
-async fn answer(
-    client: Rc<Client>,
-    request: http::Request<hyper::body::Incoming>,
-) -> Result<http::Response<Body>, Error> {
-    let listener = &client.listener;
-    if http_body::Body::is_end_stream(request.body()) {
-        client.clock.unlimited();
-    } else {
-        client.clock.each(listener.read_timeout);
+struct Session {
+    client: Client,
+    wire: Downstream,
+    closing: Lease,
+    last: bool,
+    /// `wt`: the whole response must be out by then.
+    limit: Deadline,
+}
+
+/// What is known of a request once it was handed on.
+struct Asked {
+    method: Method,
+    version: Version,
+    persists: bool,
+}
+
+impl Session {
+    /// Until the connection ends, or changes its protocol.
+    async fn run(&mut self) -> Result<(), Error> {
+        loop {
+            let listener = &self.client.listener;
+            self.wire.idle(listener.idle_timeout);
+            let head = poll_fn(|cx| match self.wire.poll_head(cx, listener.read_timeout) {
+                Poll::Pending if !self.last && self.closing.poll(cx) && self.wire.is_quiet() => Poll::Ready(Ok(None)),
+                polled => polled,
+            });
+            match head.await {
+                Ok(Some((parts, begun))) => {
+                    if !self.exchange(parts, begun).await? {
+                        return Ok(());
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(HeadError::Io(error)) => return Err(error.into()),
+                Err(HeadError::TimedOut) => return Err("no request in time".into()),
+                Err(HeadError::Flaw(flaw)) => {
+                    tracing::debug!("{}: {flaw}", self.client.peer.remote);
+                    let asked = Asked { method: Method::GET, version: Version::HTTP_11, persists: false };
+                    self.limit.within(listener.write_timeout);
+                    self.send(asked, answer::flawed(flaw)).await?;
+                    self.linger().await;
+                    return Ok(());
+                }
+            }
+        }
     }
-    let deadline = (!listener.write_timeout.is_zero()).then(|| Instant::now() + listener.write_timeout);
-    client.clock.write_until(deadline);
-    let response = match deadline {
-        None => client.handle(request.map(Inbound::Http1)).await,
-        Some(deadline) => tokio::time::timeout_at(deadline, client.handle(request.map(Inbound::Http1)))
-            .await
-            .map_err(|_| "the response took longer than the listener's wt")?,
-    };
-    let clock = client.clock.clone();
-    let (idle, head) = (listener.idle_timeout, listener.read_timeout);
-    let is_tunnel = client.tunnel.borrow().is_some();
-    Ok(response.map(|body| {
-        body.with_deadline(deadline).on_done(move || {
-            if !is_tunnel {
-                clock.idle(idle, head);
+
+    /// True if another request may follow.
+    async fn exchange(&mut self, parts: request::Parts, begun: Begun) -> Result<bool, Error> {
+        let listener = &self.client.listener;
+        let asked = Asked { method: parts.method.clone(), version: parts.version, persists: begun.persists };
+        self.limit.within(listener.write_timeout);
+        let response = {
+            let request = Request::from_parts(parts, Inbound::Http1(self.wire.clone()));
+            let mut handling = pin!(self.client.handle(request));
+            poll_fn(|cx| {
+                if let Poll::Ready(response) = handling.as_mut().poll(cx) {
+                    return Poll::Ready(Ok(response));
+                }
+                // Interim answers.
+                if let Poll::Ready(Err(error)) = self.wire.poll_flush(cx) {
+                    return Poll::Ready(Err(Error::from(error)));
+                }
+                if self.limit.poll(cx).is_ready() {
+                    return Poll::Ready(Err(TOO_LONG.into()));
+                }
+                self.wire.poll_gone(cx, listener.half_close).map(|()| Err(GONE.into()))
+            })
+            .await?
+        };
+        if !self.send(asked, response).await? {
+            if self.client.tunnel.borrow().is_none() && !(self.wire.is_over() && self.wire.is_quiet()) {
+                self.linger().await;
+            }
+            return Ok(false);
+        }
+        if !self.wire.is_over() && !self.drain().await {
+            self.linger().await;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Sends a response. True if the connection can go on with another request.
+    async fn send(&mut self, asked: Asked, response: Response<Body>) -> Result<bool, Error> {
+        let (mut parts, body) = response.into_parts();
+        let upgraded = parts.status == StatusCode::SWITCHING_PROTOCOLS;
+        let (framing, mut encoder) = frame(&asked, parts.status, &mut parts.headers, &body);
+        let mut close = !asked.persists || self.last || self.closing.is_raised() || encoder == Encoder::Close;
+        if !upgraded {
+            // Ours only: what a target says about its own connection was taken out.
+            close |= parts.headers.remove(CONNECTION).is_some();
+            close |= self.wire.has_failed() || self.wire.is_waiting();
+            close |= self.wire.left().is_some_and(|left| left > DRAINED as u64);
+        }
+        let line = ResponseLine { version: asked.version, status: parts.status, framing, close: close && !upgraded };
+        self.wire.answer(line, &parts.headers, body.spelling());
+        // Its values hold the memory that the response was read into.
+        drop(parts);
+        let mut body = if encoder == Encoder::None { body.without_content() } else { body };
+        let mut going = !body.is_end_stream();
+        if !going {
+            self.wire.end(&mut encoder, None)?;
+        }
+        let half_close = self.client.listener.half_close;
+        let mut broken: Option<Error> = None;
+        poll_fn(|cx| {
+            loop {
+                let mut waits = false;
+                while going && self.wire.has_room() {
+                    let frame = match Pin::new(&mut body).poll_frame(cx) {
+                        Poll::Pending => {
+                            waits = true;
+                            break;
+                        }
+                        Poll::Ready(frame) => frame.transpose(),
+                    };
+                    let put = frame.and_then(|frame| self.put(&mut encoder, &body, frame));
+                    going = put.unwrap_or_else(|error| {
+                        broken = Some(error);
+                        false
+                    });
+                }
+                match self.wire.poll_flush(cx) {
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::from(error))),
+                    Poll::Ready(Ok(())) if !going => return Poll::Ready(broken.take().map_or(Ok(()), Err)),
+                    Poll::Ready(Ok(())) if !waits => continue,
+                    _ => {}
+                }
+                if self.limit.poll(cx).is_ready() {
+                    return Poll::Ready(Err(TOO_LONG.into()));
+                }
+                return self.wire.poll_gone(cx, half_close).map(|()| Err(GONE.into()));
             }
         })
-    }))
+        .await
+        .inspect_err(|_| {
+            if encoder == Encoder::Close {
+                self.wire.reset();
+            }
+        })?;
+        Ok(!close && !upgraded)
+    }
+
+    /// Puts a piece of a response into the outbox. True if more is to come.
+    fn put(
+        &self,
+        encoder: &mut Encoder,
+        body: &Body,
+        frame: Option<http_body::Frame<bytes::Bytes>>,
+    ) -> Result<bool, Error> {
+        let trailers = match frame.map(http_body::Frame::into_data) {
+            Some(Ok(data)) => {
+                self.wire.data(encoder, data)?;
+                if !body.is_end_stream() {
+                    return Ok(true);
+                }
+                None
+            }
+            Some(Err(frame)) => frame.into_trailers().ok(),
+            None => None,
+        };
+        self.wire.end(encoder, trailers.as_ref())?;
+        Ok(false)
+    }
+
+    /// Throws away what is left of a request that was answered early. False if that is too much.
+    async fn drain(&mut self) -> bool {
+        let mut budget = DRAINED;
+        let mut limit = Deadline::default();
+        limit.within(DRAINING);
+        poll_fn(|cx| match self.wire.poll_drain(cx, &mut budget) {
+            Poll::Pending => limit.poll(cx).map(|()| false),
+            drained => drained,
+        })
+        .await
+    }
+
+    async fn linger(&mut self) {
+        let (mut ended, mut budget) = (false, LINGERED);
+        let mut limit = Deadline::default();
+        limit.within(if self.closing.is_raised() { DRAINING } else { LINGERING });
+        poll_fn(|cx| match self.wire.poll_linger(cx, &mut ended, &mut budget) {
+            Poll::Pending => limit.poll(cx),
+            done => done,
+        })
+        .await;
+    }
 }
 
 /// Until a gRPC client has begun, as in fabio.
 const PREFACE: Duration = Duration::from_secs(120);
-/// hyper asks for at least this much.
-const MIN_BUFFER: usize = 8192;
-/// The buffer must hold a whole head and some more, or a head at its limit could not be told from a longer one.
-const SLACK: usize = 16 * 1024;
+/// What is to be said about the length of a body, and how it is sent. What the fields say already is not said again.
+fn frame(asked: &Asked, status: StatusCode, headers: &mut HeaderMap, body: &Body) -> (Option<Framing>, Encoder) {
+    let exact = body.size_hint().exact();
+    if is_bodiless(&asked.method, status) {
+        let ours = asked.method == Method::HEAD && !headers.contains_key(CONTENT_LENGTH) && !body.is_end_stream();
+        return (exact.filter(|_| ours).map(Framing::Length), Encoder::None);
+    }
+    let said = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    match (exact, said) {
+        (Some(exact), said) if said == Some(exact) => (None, Encoder::Length(exact)),
+        (None, Some(said)) => (None, Encoder::Length(said)),
+        (Some(exact), _) => {
+            headers.remove(CONTENT_LENGTH);
+            (Some(Framing::Length(exact)), Encoder::Length(exact))
+        }
+        (None, None) if asked.version == Version::HTTP_11 => (Some(Framing::Chunked), Encoder::Chunked),
+        (None, None) => (None, Encoder::Close),
+    }
+}
+
+const TOO_LONG: &str = "the response took longer than the listener's wt";
+const GONE: &str = "the client has gone away";
+/// What is left of an upload that was answered early: so much is read for the sake of the connection.
+const DRAINED: usize = 64 * 1024;
+const DRAINING: Duration = Duration::from_secs(1);
+/// After the last answer of a connection that still sends.
+const LINGERED: usize = 16 * 1024 * 1024;
+const LINGERING: Duration = Duration::from_secs(5);

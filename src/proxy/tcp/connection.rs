@@ -5,9 +5,9 @@ use tokio::time::Instant;
 use super::{Candidates, Ended, Found, Place, Reason};
 use crate::net::client_hello::ClientHello;
 use crate::net::{End, Limits, Peer, Side, Stream, relay};
-use crate::proxy::preamble;
+use crate::proxy::{note, preamble};
 use crate::route::Scheme;
-use crate::upstream::Entered;
+use crate::upstream::{Entered, Verdict};
 
 /// Counts from accepting to the end, whatever the end is. Dropped before it is over, it was cut.
 pub struct Connection {
@@ -82,13 +82,15 @@ impl Connection {
             let target = target.enter();
             let pools = &self.place.worker.pools;
             // Routes of a port may lead to HTTP targets, of which host and port count, as in fabio.
-            let connected = if target.destination.scheme == Scheme::Tcps {
+            let mesh = target.endpoint.tls.as_ref().is_some_and(|tls| tls.mesh.is_some());
+            let connected = if mesh || target.destination.scheme == Scheme::Tcps {
                 pools.connect(&target.endpoint, &preamble).await
             } else {
                 pools.connect_plain(&target.endpoint, &preamble).await
             };
             match connected {
                 Ok(stream) => {
+                    note(&target, Verdict::Fine);
                     self.target = Some(target);
                     return Some((self, stream));
                 }
@@ -96,6 +98,7 @@ impl Connection {
                     let worker = &self.place.worker;
                     worker.series(self.place.listener.family).conn_fail.add(worker.shard, 1);
                     tracing::warn!("{} {}: {}", target.service, target.destination.text, error.chain());
+                    note(&target, Verdict::Broken);
                     self.target = Some(target);
                 }
             }

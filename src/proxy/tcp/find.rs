@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Worker;
-use crate::route::{Route, Strategy, Target, Turn};
-use crate::upstream::{RouteState, TargetState};
+use crate::proxy::http::choose::{Wish, choose};
+use crate::route::{Route, Strategy, Target};
+use crate::upstream::TargetState;
 
 /// What the table says about a connection.
 pub enum Found {
@@ -33,7 +34,7 @@ impl Worker {
         let snapshot = self.live.load();
         match keys.iter().find_map(|key| snapshot.table.tcp(key)) {
             None => Found::Nothing,
-            Some(route) => choose(route, self.strategy, client),
+            Some(route) => candidates(route, &self.strategy, client),
         }
     }
 
@@ -41,29 +42,30 @@ impl Worker {
     pub(crate) fn find_udp(&self, key: &str, client: IpAddr) -> Found {
         match self.live.load().table.udp(key) {
             None => Found::Nothing,
-            Some(route) => choose(route, self.strategy, client),
+            Some(route) => candidates(route, &self.strategy, client),
         }
     }
 }
 
-fn choose(route: &Route, strategy: Strategy, client: IpAddr) -> Found {
+fn candidates(route: &Route, strategy: &Strategy, client: IpAddr) -> Found {
     let state = |target: &Target| target.state.share::<TargetState>();
-    let turn = match (strategy, route.state.get::<RouteState>()) {
-        (Strategy::RoundRobin, Some(state)) => Turn::Nth(state.next_turn()),
-        _ => Turn::Random(fastrand::u64(..)),
-    };
-    let Some(target) = route.pick(turn) else { return Found::Nobody };
+    let wish = Wish { strategy, client, headers: None, path: "", speaks: None };
+    let Some(target) = choose(route, &wish, &[]) else { return Found::Nobody };
     let Some(first) = state(target) else { return Found::Nobody };
     if !target.options.access.permits(client) {
         return Found::Denied(first);
     }
     let mut others = Vec::new();
     if route.targets.len() > 1 {
-        // Begins behind the first one, so that the load of a dead target does not all go to the same other one.
-        let at = route.targets.iter().position(|other| std::ptr::eq(other, target)).unwrap_or_default();
-        let (before, behind) = route.targets.split_at(at);
-        let usable = |other: &&Target| other.share > 0.0 && other.options.access.permits(client);
-        others.extend(behind[1..].iter().chain(before).filter(usable).filter_map(state).take(MORE));
+        let mut tried = vec![target.identity()];
+        while others.len() < MORE
+            && let Some(other) = choose(route, &wish, &tried)
+        {
+            tried.push(other.identity());
+            if other.options.access.permits(client) {
+                others.extend(state(other));
+            }
+        }
     }
     Found::Targets(Candidates { first, others })
 }

@@ -27,7 +27,7 @@ use crate::upstream::Pools;
 pub struct Worker {
     live: Arc<LiveTable>,
     strategy: Strategy,
-    pools: Pools,
+    pub(super) pools: Pools,
     pub(super) metrics: Metrics,
     pub(super) shard: Shard,
     supplies: Supplies,

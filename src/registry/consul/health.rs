@@ -8,6 +8,8 @@ pub(in crate::registry) struct Rules {
     pub(in crate::registry) accepted: Vec<String>,
     /// All checks of an instance must be good, not just one.
     pub(in crate::registry) all: bool,
+    /// A service of which no instance is good keeps its routes, without traffic.
+    pub(in crate::registry) keep: bool,
 }
 
 impl Rules {
@@ -162,7 +164,7 @@ mod tests {
             (ONE, "a1w", ""),
         ];
         for ((states, all), checks, expected) in cases {
-            let rules = Rules { accepted: states.split(' ').map(Into::into).collect(), all };
+            let rules = Rules { accepted: states.split(' ').map(Into::into).collect(), all, keep: false };
             let checks: Vec<Check> = checks.split_whitespace().map(check).collect();
             assert_eq!(accepted(&rules, &checks).join(" "), expected, "{states} {all} {checks:?}");
         }
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn odd_checks() {
-        let rules = Rules { accepted: vec!["passing".into()], all: false };
+        let rules = Rules { accepted: vec!["passing".into()], all: false, keep: false };
         let check = |id: &str, service: &str, status: &str| Check {
             id: id.into(),
             service_id: service.into(),
@@ -204,7 +206,7 @@ mod tests {
             let refusal = rules.refusal("a", &checks);
             assert_eq!(refusal.is_none(), expected, "{name}: {refusal:?}");
         }
-        let none = Rules { accepted: vec![], all: false };
+        let none = Rules { accepted: vec![], all: false, keep: false };
         assert!(!none.accept("a", &[check("c", "a", "passing")]), "no accepted state, no instance");
     }
 }

@@ -187,6 +187,7 @@ mod tests {
             port,
             tags: vec![],
             options: Default::default(),
+            down: false,
         }
     }
 

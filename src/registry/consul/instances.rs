@@ -9,7 +9,7 @@ use crate::consul::Entry;
 use crate::route::{self, Instance};
 
 pub(super) struct Instances {
-    /// Those that may have traffic, by id.
+    /// Those that may have traffic, by id. With [`Rules::keep`], all of them if none may, and they are down.
     pub(super) accepted: Vec<Instance>,
     /// Sum of [`lists::shape`] over all of them.
     pub(super) shape: u64,
@@ -39,7 +39,8 @@ impl Instances {
                 read.nodes.insert(node.name.as_str().into());
             }
             let routed = service.tags.iter().any(|tag| lists::is_route(tag, prefix));
-            if routed && rules.accept(&service.id, checks) {
+            let up = rules.accept(&service.id, checks);
+            if routed && (up || rules.keep) {
                 read.accepted.push(Instance {
                     service: name.clone(),
                     id: format!("{}/{}", node.name, service.id).into(),
@@ -49,8 +50,12 @@ impl Instances {
                     options: lists::options(&service.meta)
                         .map(|(key, value)| (key.to_owned(), route::held(value)))
                         .collect(),
+                    down: !up,
                 });
             }
+        }
+        if read.accepted.iter().any(|instance| !instance.down) {
+            read.accepted.retain(|instance| !instance.down);
         }
         read.accepted.sort_by(|a, b| a.id.cmp(&b.id));
         read.accepted.dedup_by(|a, b| a.id == b.id);
@@ -97,7 +102,7 @@ mod tests {
         for (name, change, expected) in cases {
             let mut entry = entry("i");
             change(&mut entry);
-            let rules = Rules { accepted: vec!["passing".into()], all: false };
+            let rules = Rules { accepted: vec!["passing".into()], all: false, keep: false };
             let read = Instances::of(&"s".into(), &[entry], "urlprefix-", &rules);
             let found: Vec<String> = read.accepted.iter().map(|i| format!("{}:{}", i.address, i.port)).collect();
             assert_eq!(found.join(" "), expected, "{name}");
@@ -105,10 +110,27 @@ mod tests {
     }
 
     #[test]
+    fn a_service_that_is_down_is_kept_where_that_is_wanted() {
+        let (up, mut down) = (entry("up"), entry("down"));
+        down.checks[0].status = "critical".into();
+        for (keep, entries, expected) in [
+            (true, vec![up.clone(), down.clone()], "n/up"),
+            (true, vec![down.clone()], "n/down is down"),
+            (false, vec![down.clone()], ""),
+            (true, vec![], ""),
+        ] {
+            let rules = Rules { accepted: vec!["passing".into()], all: false, keep };
+            let read = Instances::of(&"s".into(), &entries, "urlprefix-", &rules);
+            let text = |i: &Instance| format!("{}{}", i.id, if i.down { " is down" } else { "" });
+            assert_eq!(read.accepted.iter().map(text).collect::<Vec<_>>().join(" "), expected);
+        }
+    }
+
+    #[test]
     fn ids_are_of_their_node() {
         let mut other = entry("i");
         other.node.name = "m".into();
-        let rules = Rules { accepted: vec!["passing".into()], all: false };
+        let rules = Rules { accepted: vec!["passing".into()], all: false, keep: false };
         let read = Instances::of(&"s".into(), &[entry("i"), other], "urlprefix-", &rules);
         assert_eq!(read.accepted.iter().map(|i| &*i.id).collect::<Vec<_>>(), ["m/i", "n/i"]);
         assert_eq!(read.nodes.len(), 2);

@@ -13,6 +13,8 @@ pub(super) enum Kind {
     Page,
     Options,
     ErrorPages,
+    /// The page for routes whose targets are all down.
+    DownPage,
 }
 
 pub(super) struct Kv {
@@ -103,7 +105,7 @@ impl Kv {
         match self.kind {
             Kind::Overrides => self.feed.manual_known(),
             Kind::Options => self.feed.named_known(),
-            Kind::Page | Kind::ErrorPages => {}
+            Kind::Page | Kind::DownPage | Kind::ErrorPages => {}
         }
     }
 
@@ -131,6 +133,7 @@ impl Kv {
                 let wrong = self.feed.error_pages(self.below(pairs));
                 self.source.warn((!wrong.is_empty()).then(|| format!("ignoring {}", wrong.join("; "))));
             }
+            Kind::DownPage => self.feed.down_page(&page(pairs)),
         }
     }
 }

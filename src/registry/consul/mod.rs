@@ -59,7 +59,11 @@ pub(super) async fn run(
     }
     let services = Services::new(Setup {
         client: client.clone(),
-        rules: health::Rules { accepted: config.service_status.clone(), all: config.checks_all },
+        rules: health::Rules {
+            accepted: config.service_status.clone(),
+            all: config.checks_all,
+            keep: config.keep_unhealthy,
+        },
         prefix: Arc::from(config.tag_prefix.as_str()),
         monitors: config.service_monitors,
         poll: config.poll_interval,
@@ -77,11 +81,12 @@ pub(super) async fn run(
     for (kind, path, name) in [
         (Kind::Overrides, &config.kv_path, "overrides"),
         (Kind::Page, &config.page_path, "page"),
+        (Kind::DownPage, &config.down_page_path, "unavailable page"),
         (Kind::Options, &config.options_path, "options"),
         (Kind::ErrorPages, &config.error_pages_path, "error pages"),
     ] {
         // The first two mean the whole store then, as in fabio.
-        if path.is_empty() && matches!(kind, Kind::Options | Kind::ErrorPages) {
+        if path.is_empty() && matches!(kind, Kind::DownPage | Kind::Options | Kind::ErrorPages) {
             continue;
         }
         let path = path.trim_start_matches('/').to_owned();

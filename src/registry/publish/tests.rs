@@ -41,6 +41,7 @@ impl Bench {
             port: *port,
             tags: tags.iter().map(|t| (*t).to_owned()).collect(),
             options: Default::default(),
+            down: false,
         });
         self.funnel.feed.services([(Arc::from(name), instances.collect())]);
     }
@@ -208,6 +209,7 @@ async fn bursts_are_joined_and_nothing_waits_long() {
             port: i,
             tags: vec!["urlprefix-/".into()],
             options: Default::default(),
+            down: false,
         };
         feed.services([(Arc::from("s"), [instance].into())]);
     };

@@ -27,6 +27,7 @@ fn inputs() -> Inputs {
         address: "10.0.0.1".into(),
         port: 80,
         tags: vec!["urlprefix-/ opts".into()],
+        down: true,
         options: [("weight".to_owned(), "1".to_owned())].into(),
     };
     Inputs {

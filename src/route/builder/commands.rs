@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::route::target::identity;
-use crate::route::{Add, Command, Entry, Origin, Reject, Source};
+use crate::route::{Add, Command, Entry, Known, Origin, Reject, Source};
 
 /// An entry and what is worked out once for it.
 pub(super) struct Prepared {
@@ -12,6 +12,8 @@ pub(super) struct Prepared {
     pub(super) line: Box<str>,
     /// 0 unless it adds a target.
     pub(super) identity: u128,
+    /// Why it may not be applied.
+    pub(super) refused: Option<Box<str>>,
 }
 
 /// Commands after those of all services, in order, and where each has a say.
@@ -25,13 +27,13 @@ pub(super) struct Manual {
 }
 
 impl Prepared {
-    pub(super) fn new(entry: Entry) -> Self {
+    pub(super) fn new(entry: Entry, known: &Known) -> Self {
         let line = entry.command.to_string().into();
-        let identity = match &entry.command {
-            Command::Add(add) => identity(add),
-            _ => 0,
+        let (identity, refused) = match &entry.command {
+            Command::Add(add) => (identity(add), known.objection(add).map(Into::into)),
+            _ => (0, None),
         };
-        Self { entry, line, identity }
+        Self { entry, line, identity, refused }
     }
 
     pub(super) fn add(&self) -> Option<&Add> {
@@ -56,7 +58,7 @@ impl Prepared {
 }
 
 impl Manual {
-    pub(super) fn new(entries: Vec<Entry>) -> Self {
+    pub(super) fn new(entries: Vec<Entry>, known: &Known) -> Self {
         let mut manual = Self::default();
         for (entry, index) in entries.into_iter().zip(0..) {
             let source = match &entry.command {
@@ -72,7 +74,7 @@ impl Manual {
                 },
                 (None, _) => {}
             }
-            manual.commands.push(Arc::new(Prepared::new(entry)));
+            manual.commands.push(Arc::new(Prepared::new(entry, known)));
         }
         manual
     }

@@ -6,7 +6,7 @@ use crate::route::{Builder, Matcher, Origin, Settings, parse_text};
 fn table(matcher: Matcher, text: &str) -> std::sync::Arc<Table> {
     let parsed = parse_text(text, |line| Origin::Static { line });
     assert_eq!(parsed.rejects, []);
-    let mut builder = Builder::new(Settings { matcher, globs: true });
+    let mut builder = Builder::new(Settings { matcher, ..Settings::default() });
     builder.manual(parsed.entries);
     builder.build().table
 }

@@ -327,14 +327,14 @@ fn order_of_targets_is_that_of_the_lines() {
 #[test]
 fn bad_patterns_cost_their_commands() {
     let text = "route add a foo[.com/ http://a/\nroute add b /foo[ http://b/\nroute add c / http://c/\nroute weight b /foo[ weight 1";
-    let all = built(text, Settings { matcher: Matcher::Glob, globs: true });
+    let all = built(text, Settings { matcher: Matcher::Glob, globs: true, ..Settings::default() });
     assert_eq!(all.rejects.iter().map(|r| r.origin.clone()).collect::<Vec<_>>(), [line_of(1), line_of(2)]);
     assert_eq!(all.table.size(), (1, 1));
     // A path is a pattern only for one matcher, a host only with globs.
     let some = built(text, Settings::default());
     assert_eq!(some.rejects.len(), 1);
     assert_eq!(served_by(&some.table, "h", "/foo[x"), "b");
-    let none = built(text, Settings { matcher: Matcher::Prefix, globs: false });
+    let none = built(text, Settings { matcher: Matcher::Prefix, globs: false, ..Settings::default() });
     assert_eq!(none.rejects, []);
     assert_eq!(served_by(&none.table, "foo[.com", "/"), "a");
 }

@@ -13,16 +13,16 @@ fn served(table: &Table, request: &str) -> String {
         let (name, value) = header.split_once(':').unwrap();
         builder = builder.header(name, value);
     }
-    let request = builder.body(()).unwrap();
-    let path = path::clean(request.uri().path());
-    let found = table.http("h", false, &path.decoded).find(|route| route.fits(&request, &path.decoded));
+    let (head, ()) = builder.body(()).unwrap().into_parts();
+    let path = path::clean(head.uri.path());
+    let found = table.http("h", false, &path.decoded).find(|route| route.fits(&head, &path.decoded));
     found.map_or_else(String::new, |route| route.targets[0].service.to_string())
 }
 
 fn build(matcher: Matcher, text: &str) -> Table {
     let parsed = parse_text(text, |line| Origin::Static { line });
     assert_eq!(parsed.rejects, []);
-    let mut builder = Builder::new(Settings { matcher, globs: true });
+    let mut builder = Builder::new(Settings { matcher, globs: true, ..Settings::default() });
     builder.manual(parsed.entries);
     Table::clone(&builder.build().table)
 }

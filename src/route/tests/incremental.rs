@@ -90,7 +90,7 @@ proptest! {
         matcher in prop::sample::select(&[Matcher::Prefix, Matcher::IPrefix, Matcher::Glob][..]),
         globs: bool,
     ) {
-        let settings = Settings { matcher, globs };
+        let settings = Settings { matcher, globs, ..Settings::default() };
         let mut builder = Builder::new(settings.clone());
         let mut services: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         let mut manual = Vec::new();

@@ -104,7 +104,7 @@ proptest! {
         globs: bool,
     ) {
         let text: Vec<String> = sources.iter().map(|(host, path)| format!("route add s {host}{path} http://h/")).collect();
-        let table = built(&text.join("\n"), Settings { matcher, globs }).table;
+        let table = built(&text.join("\n"), Settings { matcher, globs, ..Settings::default() }).table;
         for (host, tls, path) in requests {
             let got: Vec<_> = table.http(&host, tls, path.as_bytes()).map(|r| (r.host.to_string(), r.path.to_string())).collect();
             prop_assert_eq!(got, model(&sources, matcher, globs, &host, tls, &path), "{} {} {}", host, tls, path);
@@ -114,7 +114,7 @@ proptest! {
     #[test]
     fn no_text_panics(text in "(route (add|del|weight) |[a-z/:*\\[\\]{}$%\" ,=.\\\\\n\t]{0,12}|weight |tags |opts |http://|\\PC){0,12}", host in "\\PC{0,10}") {
         let parsed = parse_text(&text, line_of);
-        let mut builder = Builder::new(Settings { matcher: Matcher::Glob, globs: true });
+        let mut builder = Builder::new(Settings { matcher: Matcher::Glob, globs: true, ..Settings::default() });
         builder.manual(parsed.entries);
         let built = builder.build();
         find(&built.table, &host, false, &text);

@@ -9,7 +9,7 @@ use http::{HeaderMap, header};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 
-use super::super::exchange::RequestBody;
+use super::super::RequestBody;
 use super::lines::Lease;
 
 /// Sends a request body as fast as the target takes it. Nothing is kept but one frame.

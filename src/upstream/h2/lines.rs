@@ -10,6 +10,7 @@ use std::hash::BuildHasherDefault;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -19,11 +20,13 @@ use h2::{Ping, PingPong};
 use tokio::sync::Notify;
 
 use super::super::connect::within;
+use super::super::connection::Connection;
 use super::super::directory::Endpoint;
-use super::super::exchange::{Connection, Exchange};
+use super::super::exchange::Exchange;
 use super::super::pool::IdHasher;
+use super::super::term::Term;
 use super::super::tls::Alpn;
-use super::super::{Error, Pools};
+use super::super::{Config, Error, Pools};
 use super::Protocol;
 use crate::net::Stream;
 
@@ -43,6 +46,7 @@ struct Place {
 struct Line {
     sender: SendRequest<Bytes>,
     state: Rc<State>,
+    term: Term,
 }
 
 #[derive(Default)]
@@ -80,14 +84,14 @@ struct Dial {
 
 /// A connection for a request of this exchange.
 pub(super) async fn find(exchange: &Exchange<'_>) -> Result<Found, Error> {
-    let Exchange { pools, endpoint, protocol, .. } = *exchange;
+    let Exchange { pools, endpoint, protocol, times, .. } = *exchange;
     let begun = Instant::now();
     if !exchange.preamble.is_empty() {
-        let opened = open(pools, endpoint, protocol, exchange.preamble).await;
+        let opened = open(pools, endpoint, protocol, exchange.preamble, times.connect).await;
         exchange.effort.connect.set(Some(begun.elapsed()));
         return match opened? {
-            Opened::H2(line) => Ok(Found::Line(line.lease())),
-            Opened::Http1(stream) => Ok(Found::Own(Box::new(pools.http1(stream, endpoint, false).await?))),
+            Opened::H2(mut line) => Ok(Found::Line(line.lease())),
+            Opened::Http1(stream) => Ok(Found::Own(pools.http1(stream, endpoint, false))),
         };
     }
     let place = pools.lines().place(endpoint.id);
@@ -95,10 +99,10 @@ pub(super) async fn find(exchange: &Exchange<'_>) -> Result<Found, Error> {
         if place.speaks_http1() {
             return Ok(Found::Shared);
         }
-        if let Some(lease) = place.free() {
+        if let Some(lease) = place.free(pools.config()) {
             return Ok(Found::Line(lease));
         }
-        let dialled = place.dial(pools, endpoint, protocol).await;
+        let dialled = place.dial(pools, endpoint, protocol, times.connect).await;
         exchange.effort.connect.set(Some(begun.elapsed()));
         dialled?;
     }
@@ -110,10 +114,10 @@ impl Lines {
         self.0.borrow_mut().entry(endpoint).or_default().clone()
     }
 
-    /// Lets go of connections that were without streams for so long (0: never), and of those that are over.
-    pub(in super::super) fn sweep(&self, idle: Duration) {
+    /// Lets go of connections that were without streams for too long, and of those that are over.
+    pub(in super::super) fn sweep(&self, config: &Config) {
         self.0.borrow_mut().retain(|_, place| {
-            place.lines.borrow_mut().retain(|line| !line.state.over.get() && !line.expired(idle));
+            place.lines.borrow_mut().retain(|line| !line.is_over(config) && !line.expired(config.idle_timeout));
             // Somebody who waits holds the place.
             Rc::strong_count(place) > 1 || !place.lines.borrow().is_empty() || place.speaks_http1()
         });
@@ -125,18 +129,24 @@ impl Place {
         self.http1_until.get().is_some_and(|until| Instant::now() < until)
     }
 
-    fn free(&self) -> Option<Lease> {
+    fn free(&self, config: &Config) -> Option<Lease> {
         let mut lines = self.lines.borrow_mut();
-        lines.retain(|line| !line.state.over.get());
+        lines.retain(|line| !line.is_over(config));
         lines
-            .iter()
+            .iter_mut()
             .find(|line| line.state.open.get() < line.sender.current_max_send_streams().min(STREAMS))
             .map(Line::lease)
     }
 
     /// Waits for a new connection.
-    async fn dial(self: &Rc<Self>, pools: &Pools, endpoint: &Endpoint, protocol: Protocol) -> Result<(), Error> {
-        let dial = self.dial.borrow_mut().get_or_insert_with(|| self.start(pools, endpoint, protocol)).clone();
+    async fn dial(
+        self: &Rc<Self>,
+        pools: &Pools,
+        endpoint: &Arc<Endpoint>,
+        protocol: Protocol,
+        limit: Duration,
+    ) -> Result<(), Error> {
+        let dial = self.dial.borrow_mut().get_or_insert_with(|| self.start(pools, endpoint, protocol, limit)).clone();
         loop {
             if let Some(result) = dial.result.get() {
                 return match result {
@@ -150,18 +160,25 @@ impl Place {
     }
 
     /// In a task of its own, because others wait for it even when the request that began it goes away.
-    fn start(self: &Rc<Self>, pools: &Pools, endpoint: &Endpoint, protocol: Protocol) -> Rc<Dial> {
+    fn start(
+        self: &Rc<Self>,
+        pools: &Pools,
+        endpoint: &Arc<Endpoint>,
+        protocol: Protocol,
+        limit: Duration,
+    ) -> Rc<Dial> {
         let dial = Rc::new(Dial::default());
         let (place, pools, endpoint, ours) = (self.clone(), pools.clone(), endpoint.clone(), dial.clone());
         tokio::task::spawn_local(async move {
-            let result = match open(&pools, &endpoint, protocol, &[]).await {
+            let result = match open(&pools, &endpoint, protocol, &[], limit).await {
                 Ok(Opened::H2(line)) => {
                     place.lines.borrow_mut().push(line);
                     Ok(())
                 }
                 Ok(Opened::Http1(stream)) => {
                     place.http1_until.set(Some(Instant::now() + HTTP1_FOR));
-                    pools.http1(stream, &endpoint, true).await.map(|connection| pools.put_back(connection))
+                    pools.put_back(pools.http1(stream, &endpoint, true));
+                    Ok(())
                 }
                 Err(error) => Err(error),
             };
@@ -174,7 +191,13 @@ impl Place {
 }
 
 impl Line {
-    fn lease(&self) -> Lease {
+    /// Takes no new streams.
+    fn is_over(&self, config: &Config) -> bool {
+        self.state.over.get() || self.term.is_over(config)
+    }
+
+    fn lease(&mut self) -> Lease {
+        self.term.request();
         self.state.open.set(self.state.open.get() + 1);
         Lease { sender: self.sender.clone(), state: self.state.clone() }
     }
@@ -222,22 +245,28 @@ enum Opened {
     Http1(Stream),
 }
 
-/// Opens a connection, within `proxy.dialtimeout` for all that it takes until the target has said how many streams it
+/// Opens a connection, within `limit` (0: none) for all that it takes until the target has said how many streams it
 /// allows.
-async fn open(pools: &Pools, endpoint: &Endpoint, protocol: Protocol, preamble: &[u8]) -> Result<Opened, Error> {
+async fn open(
+    pools: &Pools,
+    endpoint: &Endpoint,
+    protocol: Protocol,
+    preamble: &[u8],
+    limit: Duration,
+) -> Result<Opened, Error> {
     let alpn = if protocol == Protocol::Either { Alpn::Either } else { Alpn::H2 };
     let opening = async {
-        let stream = pools.connect_for(endpoint, alpn, preamble).await?;
+        let stream = pools.connect_for(endpoint, alpn, preamble, limit).await?;
         // A target that was asked for HTTP/2 only and says nothing is believed to speak it, as gRPC servers without ALPN do.
         if protocol == Protocol::Either && endpoint.tls.is_some() && !stream.is_h2() {
             return Ok(Opened::Http1(stream));
         }
-        start(pools, stream).await.map(Opened::H2)
+        start(pools, endpoint, stream).await.map(Opened::H2)
     };
-    within(pools.config().dial_timeout, opening).await.unwrap_or(Err(Error::ConnectTimeout))
+    within(limit, opening).await.unwrap_or(Err(Error::ConnectTimeout))
 }
 
-async fn start(pools: &Pools, stream: Stream) -> Result<Line, Error> {
+async fn start(pools: &Pools, endpoint: &Endpoint, stream: Stream) -> Result<Line, Error> {
     let config = pools.config();
     let (sender, connection) = h2::client::Builder::new()
         .enable_push(false)
@@ -264,7 +293,7 @@ async fn start(pools: &Pools, stream: Stream) -> Result<Line, Error> {
     let state = Rc::new(State::default());
     state.since.set(Some(Instant::now()));
     tokio::task::spawn_local(drive(connection, state.clone()));
-    Ok(Line { sender, state })
+    Ok(Line { sender, state, term: Term::new(endpoint) })
 }
 
 /// Moves bytes until the connection ends. Ends by itself once nobody holds the connection and no stream is open.

@@ -73,7 +73,7 @@ pub(super) async fn serve(client: Client, request: Request<RecvStream>, mut resp
 }
 
 async fn relay(client: &Client, mut pipe: Pipe, tunnelled: Tunnel, mut life: Watch) {
-    let Tunnel { mut upgraded, mut record, open: _open } = tunnelled;
+    let Tunnel { mut upgraded, mut record, open: _open, .. } = tunnelled;
     let idle = record.idle_timeout().unwrap_or(client.worker.config.websocket_idle_timeout);
     let active = pipe.active.clone();
     let copying = async {

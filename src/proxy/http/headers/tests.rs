@@ -24,7 +24,10 @@ fn config() -> Config {
         max_target_size: 64 * 1024,
         grpc_max_received: 4 << 20,
         grpc_max_sent: 4 << 20,
+        retry_budget: 20,
+        retry_buffer: 64 * 1024,
         max_body: 0,
+        farewell: Default::default(),
         websocket_idle_timeout: std::time::Duration::ZERO,
         compression: None,
         flush_interval: std::time::Duration::ZERO,
@@ -262,8 +265,11 @@ fn who_the_client_is() {
         (case.set)(&mut config);
         let mut headers = map(case.sent);
         let peer = peer(case.tls);
-        let facts = Facts { peer: &peer, host: case.host, version: Version::HTTP_11, strip: case.strip };
+        let facts = Facts { peer: &peer, host: case.host, version: Version::HTTP_11 };
         Rules::new(&config).introduce(&mut headers, &facts);
+        if let Some(strip) = case.strip {
+            tell_prefix(&mut headers, strip);
+        }
         let mut expected = map(case.base);
         for (name, value) in case.expected {
             expected.insert(HeaderName::from_static(name), HeaderValue::from_static(value));

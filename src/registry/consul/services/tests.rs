@@ -22,7 +22,7 @@ fn watch_with(client: Client, change: impl FnOnce(&mut Setup)) -> Watched {
     let (feed, board) = (Feed::default(), Board::default());
     let mut setup = Setup {
         client,
-        rules: Rules { accepted: vec!["passing".into()], all: false },
+        rules: Rules { accepted: vec!["passing".into()], all: false, keep: false },
         prefix: "urlprefix-".into(),
         monitors: 1,
         poll: Duration::ZERO,
