@@ -18,6 +18,8 @@ def free_port():
 
 
 class Consul:
+    host, token = "127.0.0.1", None
+
     def __init__(self, binary, folder, dev=False):
         self.binary, self.folder = binary, pathlib.Path(folder)
         # In memory only.
@@ -52,10 +54,10 @@ class Consul:
         self.process.send_signal(signal.SIGCONT)
 
     def call(self, method, path, body=None, port=None, timeout=10):
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=timeout)
+        connection = http.client.HTTPConnection("127.0.0.1" if port else self.host, port or self.port, timeout=timeout)
         try:
             text = body if isinstance(body, (str, type(None))) else json.dumps(body)
-            connection.request(method, path, text)
+            connection.request(method, path, text, {"X-Consul-Token": self.token} if self.token else {})
             response = connection.getresponse()
             return response.status, response.read().decode(), response.getheader("X-Consul-Index")
         finally:

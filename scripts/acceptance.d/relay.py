@@ -16,6 +16,8 @@ HIGH = 1_000_000
 class Relay:
     def __init__(self, consul_port):
         self.consul_port, self.fault, self.offset = consul_port, None, HIGH
+        # Seconds that every answer is held back.
+        self.delay = 0
         self.recent, self.writers = collections.deque(maxlen=40), set()
         self.tasks = set()
         started = threading.Event()
@@ -63,6 +65,8 @@ class Relay:
                 upstream[1].write(head + body)
                 answer = await upstream[0].readuntil(b"\r\n\r\n")
                 raised = re.sub(rb"(?i)(x-consul-index: )(\d+)", lambda m: m[1] + b"%d" % (int(m[2]) + offset), answer)
+                if self.delay:
+                    await asyncio.sleep(self.delay)
                 writer.write(raised)
                 if b"chunked" in answer.lower():
                     await copy_chunks(upstream[0], writer)

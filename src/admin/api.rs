@@ -186,10 +186,14 @@ pub(super) fn status(state: &State, query: Option<&str>) -> Answer {
     let mut object = Object::new(&mut out);
     object.text("version", state.views.version);
     match (state.views.health)() {
-        Health::Ready => object.flag("ready", true),
+        Health::Ready | Health::Stale(_) => object.flag("ready", true),
         Health::Unready(reason) => object.flag("ready", false).text("reason", &reason),
     };
 
+    if status.stale.is_some() {
+        object.flag("stale", true);
+        seconds(&mut object, "stale_age", status.stale);
+    }
     let mut table = Object::new(object.key("table"));
     table.number("routes", routes as f64).number("targets", targets as f64);
     seconds(&mut table, "age", status.table_age);

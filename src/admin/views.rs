@@ -39,6 +39,8 @@ pub struct Views {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     Ready,
+    /// Ready, but with routes that were kept on disk, because the registry does not say what they are.
+    Stale(String),
     /// Before the first table and while draining, with the reason.
     Unready(String),
 }
@@ -47,6 +49,8 @@ pub enum Health {
 #[derive(Clone, Debug, Default)]
 pub struct StatusView {
     pub sources: Vec<SourceView>,
+    /// How old the routes from disk are that are in force; `None`: there are none.
+    pub stale: Option<Duration>,
     /// Since the table was published.
     pub table_age: Option<Duration>,
     /// From the news to the table that holds it, last time.

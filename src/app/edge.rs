@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,8 @@ use crate::admin::TlsListenerView;
 use crate::cert::acme::Challenges;
 use crate::cert::{self, Demand};
 use crate::listen::tls::{AcceptError, Acceptor, Clients, handshake_limit};
-use crate::listen::{self, ClientAuth, Proto};
+use crate::listen::{self, ClientAuth, Door, Limits, Proto, Seat};
+use crate::metrics::names;
 use crate::net::proxy_protocol::{self, Header, Reader};
 use crate::net::{Peer, Rewind, Stream};
 use crate::proxy::http::ClientHeaders;
@@ -25,6 +27,8 @@ pub(super) struct Edge {
     tls: Option<Arc<Acceptor>>,
     client_headers: ClientHeaders,
     challenges: Option<Arc<Challenges>>,
+    door: Arc<Door>,
+    bad_headers: AtomicU64,
 }
 
 /// A connection whose client is known, and nothing else of it.
@@ -44,24 +48,27 @@ pub(super) struct Sources {
     pub(super) client_headers: bool,
     /// Some source orders certificates, and its CA may ask on any listener.
     pub(super) challenges: Option<Arc<Challenges>>,
+    /// How many connections there may be.
+    pub(super) limits: Arc<Limits>,
 }
 
 impl Edge {
     /// Fails if the settings of the listener leave no TLS that could be spoken.
     pub(super) fn new(config: listen::Config, sources: &Sources) -> anyhow::Result<Self> {
         let protocols = alpn(config.proto);
-        Self::speaking(config, sources, protocols)
+        Self::speaking(config, sources, protocols, sources.limits.clone())
     }
 
     /// For pages, which speak HTTP/1.1 only.
     pub(super) fn of_pages(config: listen::Config, sources: &Sources) -> anyhow::Result<Self> {
-        Self::speaking(config, sources, &[b"http/1.1"])
+        Self::speaking(config, sources, &[b"http/1.1"], Limits::of_pages())
     }
 
     fn speaking(
         config: listen::Config,
         sources: &Sources,
         protocols: &'static [&'static [u8]],
+        limits: Arc<Limits>,
     ) -> anyhow::Result<Self> {
         let source = config.cert_source.as_ref().and_then(|name| sources.certificates.get(name));
         let tls = match (&config.cert_source, source) {
@@ -92,7 +99,9 @@ impl Edge {
             (false, true) => ClientHeaders::Removed,
             (false, false) => ClientHeaders::Ordinary,
         };
-        Ok(Self { config, tls, client_headers, challenges: sources.challenges.clone() })
+        let challenges = sources.challenges.clone();
+        let door = Door::new(limits);
+        Ok(Self { config, tls, client_headers, challenges, door, bad_headers: AtomicU64::new(0) })
     }
 
     pub(super) fn http_listener(&self) -> http::Listener {
@@ -131,10 +140,21 @@ impl Edge {
         })
     }
 
-    pub(super) fn publish_handshakes(&self) {
+    /// A connection has come. `None`: it is one too many, and is to be closed.
+    pub(super) fn seat(&self) -> Option<Seat> {
+        self.door.enter()
+    }
+
+    /// What is counted here. Gives how many connections were refused.
+    pub(super) fn publish_counts(&self) -> u64 {
+        let bad = self.bad_headers.load(Ordering::Relaxed);
+        if bad > 0 {
+            ::metrics::counter!(names::PROXY_HEADERS_BAD, "listener" => self.config.addr.clone()).absolute(bad);
+        }
         if let Some(tls) = &self.tls {
             tls.counts().publish(&self.config.addr);
         }
+        self.door.publish(&self.config.addr)
     }
 
     pub(super) fn tcp_listener(&self) -> tcp::Listener {
@@ -169,13 +189,18 @@ impl Edge {
     }
 
     /// `None`: the connection was closed here, and why was said where somebody looks for it.
-    pub(super) async fn admit(&self, stream: TcpStream, remote: SocketAddr) -> Option<(Stream, Peer)> {
-        let arrived = self.introduce(stream, remote).await?;
+    pub(super) async fn admit(&self, stream: TcpStream, remote: SocketAddr, seat: &mut Seat) -> Option<(Stream, Peer)> {
+        let arrived = self.introduce(stream, remote, seat).await?;
         self.secure(arrived.stream, arrived.peer).await
     }
 
     /// Finds out who the client is. `None` as in [`Self::admit`].
-    pub(super) async fn introduce(&self, mut stream: TcpStream, remote: SocketAddr) -> Option<Arrived> {
+    pub(super) async fn introduce(
+        &self,
+        mut stream: TcpStream,
+        remote: SocketAddr,
+        seat: &mut Seat,
+    ) -> Option<Arrived> {
         let bound = stream.local_addr().ok()?;
         let mut peer = Peer { remote, local: bound, tls: None };
         let mut read = Bytes::new();
@@ -188,10 +213,15 @@ impl Edge {
                 Ok(Header::Local | Header::Unknown | Header::Unix) => {}
                 Ok(Header::Absent { read: begun }) => read = begun,
                 Err(error) => {
+                    self.bad_headers.fetch_add(1, Ordering::Relaxed);
                     tracing::debug!("{remote}: PROXY header: {error}");
                     return None;
                 }
             }
+        }
+        // Before a handshake, which costs more than anything else that a stranger can ask for.
+        if !seat.is_from(peer.remote.ip()) {
+            return None;
         }
         Some(Arrived { stream: Rewind::new(read, stream), peer, bound })
     }

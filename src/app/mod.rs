@@ -26,7 +26,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rustix::process::Resource;
@@ -44,7 +44,7 @@ use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::fetch;
 use crate::life::{Life, Notify, Phase, Watch};
-use crate::listen::{self, Bound, Proto};
+use crate::listen::{self, Bound, Limits, Proto};
 use crate::metrics::Metrics;
 use crate::proxy::udp;
 use crate::registry::{self, Registry};
@@ -124,8 +124,10 @@ impl App {
         let mut signals = signals.context("cannot listen to signals")?;
         tokio::spawn(root::remind(self.config.insecure));
         let orders = certificates::Orders::new(&self.config);
+        let limits = Limits::new(&self.config.limits, rustix::process::getrlimit(Resource::Nofile).current);
+        tracing::debug!("At most {} connections of clients", limits.total());
         let client_headers = self.config.listeners.iter().any(|listener| listener.client_headers);
-        let mut sources = Sources { client_headers, challenges: orders.challenges(), ..Sources::default() };
+        let mut sources = Sources { client_headers, challenges: orders.challenges(), limits, ..Sources::default() };
         for source in &self.config.cert_sources {
             let started = cert::start_acme(source, &cert::Env::process(), orders.surroundings()).await?;
             sources.certificates.insert(source.name.clone(), started);
@@ -166,7 +168,7 @@ impl App {
             tracing::info!("Admin server listening on {:?}", bound.config.addr);
             pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;
         }
-        tokio::spawn(publish_handshakes(edges, life.watch()));
+        tokio::spawn(publish_counts(edges, life.watch()));
         tokio::spawn(shared.credentials.clone().watch());
         if let registry::Backend::Consul(consul) = &config.registry.backend
             && !consul.connect.is_empty()
@@ -366,11 +368,17 @@ fn with_pages(bound: Bound, sources: &Sources) -> anyhow::Result<(Bound, Arc<Edg
 }
 
 /// Handshakes are counted by listeners, and shown from time to time.
-async fn publish_handshakes(edges: Vec<Arc<Edge>>, mut life: Watch) {
+async fn publish_counts(edges: Vec<Arc<Edge>>, mut life: Watch) {
+    let (mut known, mut said) = (0, None::<Instant>);
     loop {
         tokio::select! {
             () = life.reached(Phase::Ended) => return,
-            () = tokio::time::sleep(PUBLISH_HANDSHAKES) => edges.iter().for_each(|edge| edge.publish_handshakes()),
+            () = tokio::time::sleep(PUBLISH_COUNTS) => {}
+        }
+        let refused: u64 = edges.iter().map(|edge| edge.publish_counts()).sum();
+        if refused > known && said.is_none_or(|at| at.elapsed() >= SAY_REFUSED) {
+            tracing::warn!("{} connections were closed at once: proxy.maxclients lets in no more", refused - known);
+            (known, said) = (refused, Some(Instant::now()));
         }
     }
 }
@@ -447,7 +455,8 @@ async fn shut_down(
 
 /// Watches, admin, metrics: mostly waiting.
 const CONTROL_THREADS: usize = 2;
-const PUBLISH_HANDSHAKES: Duration = Duration::from_secs(5);
+const PUBLISH_COUNTS: Duration = Duration::from_secs(5);
+const SAY_REFUSED: Duration = Duration::from_secs(30);
 /// Also how often at most it is said.
 const LOG_WATCH: Duration = Duration::from_secs(5);
 const LAST_MOMENT: Duration = Duration::from_millis(500);

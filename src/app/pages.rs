@@ -20,9 +20,10 @@ use crate::metrics::Metrics;
 pub(super) fn admin(bound: Bound, edge: &Arc<Edge>, state: &Arc<admin::State>, life: &Watch) -> anyhow::Result<()> {
     let (edge, state, of_connections) = (edge.clone(), state.clone(), life.clone());
     accept(bound, life, move |stream, remote| {
+        let Some(mut seat) = edge.seat() else { return };
         let (edge, state, life) = (edge.clone(), state.clone(), of_connections.clone());
         tokio::spawn(async move {
-            if let Some((stream, peer)) = edge.admit(stream, remote).await {
+            if let Some((stream, peer)) = edge.admit(stream, remote, &mut seat).await {
                 admin::serve_connection(stream, Some(peer.remote.ip()), state, life).await;
             }
         });
@@ -33,9 +34,10 @@ pub(super) fn admin(bound: Bound, edge: &Arc<Edge>, state: &Arc<admin::State>, l
 pub(super) fn prometheus(bound: Bound, edge: &Arc<Edge>, metrics: &Metrics, life: &Watch) -> anyhow::Result<()> {
     let (edge, metrics) = (edge.clone(), metrics.clone());
     accept(bound, life, move |stream, remote| {
+        let Some(mut seat) = edge.seat() else { return };
         let (edge, metrics) = (edge.clone(), metrics.clone());
         tokio::spawn(async move {
-            let Some((stream, _)) = edge.admit(stream, remote).await else { return };
+            let Some((stream, _)) = edge.admit(stream, remote, &mut seat).await else { return };
             let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
                 let (metrics, path) = (metrics.clone(), request.uri().path().to_owned());
                 async move {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpStream;
 
 use super::edge::{Arrived, Edge};
-use crate::listen::Proto;
+use crate::listen::{Proto, Seat};
 use crate::net::client_hello::Error;
 use crate::net::{Peer, Rewind, Stream};
 use crate::proxy::tcp::{Connection, Found, Hello, Place, Reason, read_hello};
@@ -19,8 +19,14 @@ pub(super) enum Opened {
 }
 
 /// `None`: it was closed, and why was said.
-pub(super) async fn open(edge: &Edge, place: Place, stream: TcpStream, remote: SocketAddr) -> Option<Opened> {
-    let arrived = edge.introduce(stream, remote).await?;
+pub(super) async fn open(
+    edge: &Edge,
+    place: Place,
+    stream: TcpStream,
+    remote: SocketAddr,
+    seat: &mut Seat,
+) -> Option<Opened> {
+    let arrived = edge.introduce(stream, remote, seat).await?;
     match edge.proto() {
         Proto::TcpSni => by_name(edge, place, arrived).await,
         Proto::HttpsTcpSni => by_name_or_http(edge, place, arrived).await,

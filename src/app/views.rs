@@ -31,7 +31,7 @@ pub(super) struct Parts {
 /// The state of the admin listener.
 pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts) -> Arc<State> {
     let Parts { live, registry, metrics, auth, log, life, certificates } = parts;
-    let (of_rejects, of_status) = (registry.clone(), registry.clone());
+    let (of_rejects, of_status, of_health) = (registry.clone(), registry.clone(), registry.clone());
     let of_targets = live.clone();
     let has_overrides = matches!(config.registry.backend, registry::Backend::Consul(_));
     let overrides: Option<Arc<dyn Overrides>> = if has_overrides {
@@ -46,7 +46,7 @@ pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts)
         table: live,
         rejects: Arc::new(move || of_rejects.status().table.rejects.to_vec()),
         status: Arc::new(move || status(&of_status)),
-        health: Arc::new(move || health(life.phase(), &draining)),
+        health: Arc::new(move || health(life.phase(), &draining, of_health.stale())),
         certificates,
         conditions: Arc::new(move || conditions::of(&of_targets.load().table)),
         overrides,
@@ -60,11 +60,17 @@ pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts)
     State::new(admin.clone(), views)
 }
 
-fn health(phase: Phase, draining: &Draining) -> Health {
+fn health(phase: Phase, draining: &Draining, stale: Option<SystemTime>) -> Health {
     match phase {
         Phase::Starting => Health::Unready("waiting for the first routing table".into()),
         Phase::Serving if draining.is_on() => Health::Unready("draining".into()),
-        Phase::Serving => Health::Ready,
+        Phase::Serving => match stale {
+            None => Health::Ready,
+            Some(at) => {
+                let age = at.elapsed().unwrap_or_default().as_secs();
+                Health::Stale(format!("stale: routes saved {age} s ago, Consul does not answer"))
+            }
+        },
         Phase::Leaving | Phase::Closing | Phase::Ended => Health::Unready("shutting down".into()),
     }
 }
@@ -92,6 +98,7 @@ fn status(registry: &Registry) -> StatusView {
     });
     StatusView {
         sources: sources.collect(),
+        stale: status.stale.map(since),
         table_age: table.built.map(since),
         lag: table.lag_ms.map(millis),
         builds: table.builds,

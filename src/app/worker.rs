@@ -157,6 +157,7 @@ async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
         }
     };
     listen::accept_until(listener, end, move |stream, remote| {
+        let Some(mut seat) = edge.seat() else { return };
         let (edge, settings, worker, life) = (edge.clone(), settings.clone(), proxies.http.clone(), life.clone());
         // Counted in the metrics, and waited for at the end.
         let lease = (open.clone().lease(), proxies.metrics.connection(proxies.shard));
@@ -164,23 +165,25 @@ async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
             let place = place.clone();
             tokio::task::spawn_local(async move {
                 // In boxes of their own, which are gone once bytes flow: idle connections are to be small.
-                let opened = Box::pin(async move { raw::open(&edge, place, stream, remote).await }).await;
+                let opened = Box::pin(async move {
+                    raw::open(&edge, place, stream, remote, &mut seat).await.map(|opened| (opened, seat))
+                })
+                .await;
+                let Some((opened, seat)) = opened else { return drop(lease) };
                 match opened {
-                    None => {}
-                    Some(Opened::Tunnel(connection, client, target)) => connection.relay(client, target).await,
-                    Some(Opened::Http(stream, peer)) => {
-                        Box::pin(http::serve(stream, peer, settings, worker, life)).await;
-                    }
+                    Opened::Tunnel(connection, client, target) => connection.relay(client, target).await,
+                    Opened::Http(stream, peer) => Box::pin(http::serve(stream, peer, settings, worker, life)).await,
                 }
+                drop(seat);
                 drop(lease);
             });
             return;
         }
         tokio::task::spawn_local(async move {
-            if let Some((stream, peer)) = edge.admit(stream, remote).await {
+            if let Some((stream, peer)) = edge.admit(stream, remote, &mut seat).await {
                 http::serve(stream, peer, settings, worker, life).await;
             }
-            drop(lease);
+            drop((seat, lease));
         });
     })
     .await;

@@ -1,5 +1,6 @@
 //! The Consul agent: how to reach it, what to watch, and how to appear in it.
 
+use crate::route::Allow;
 use crate::{consul, registry};
 
 use super::environment::Environment;
@@ -29,6 +30,10 @@ pub(crate) fn backend(
             "no check state counts as good, so nothing is ever routed; write passing",
         );
     }
+    let allow = Allow::parse(values.registry_consul_allow.iter().map(String::as_str)).unwrap_or_else(|reason| {
+        settings.mistake("registry.consul.allow", &reason);
+        Allow::default()
+    });
     let client = client(settings, environment);
     let announce = announce(settings, machine, admin);
     Some(registry::ConsulConfig {
@@ -39,6 +44,7 @@ pub(crate) fn backend(
         error_pages_path: without_slash(&values.registry_consul_errorpagespath),
         down_page_path: without_slash(&values.registry_consul_unavailablehtmlpath),
         tag_prefix: values.registry_consul_tagprefix,
+        allow,
         service_status: values.registry_consul_service_status,
         checks_all: values.registry_consul_checks_required == "all",
         connect: values.registry_consul_connect.clone(),

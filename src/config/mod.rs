@@ -52,6 +52,7 @@ pub struct Config {
     /// `None`: no access log.
     pub access_log: Option<crate::access_log::Config>,
     pub listeners: Vec<crate::listen::Config>,
+    pub limits: crate::listen::LimitsConfig,
     /// What `cert_source` of the listeners and of the admin listener refer to; each name once.
     pub cert_sources: Vec<crate::cert::CertSource>,
     /// `None`: `ui.addr` is empty, no admin listener.

@@ -101,6 +101,8 @@ options! {
         "data-plane threads; below 1: one for each CPU. The environment variable GOMAXPROCS wins";
     runtime_user: String = "runtime.user", Text, "", OURS, Built,
         "who to become once the sockets are bound, as user or user:group, by names or numbers; needs a start as root. Files that are read later (certificates, tokens) must be readable by that user";
+    runtime_statedir: String = "runtime.statedir", Path, "", OURS, Built,
+        "folder for what outlives a restart: the last known routes, served at a start without an answer of Consul; unset: that of the service manager ($STATE_DIRECTORY), else none";
     glob_matching_disabled: bool = "glob.matching.disabled", Bool, "false", "1.5.10", Built,
         "take * and the like in host names literally";
     glob_cache_size: i64 = "glob.cache.size", COUNT, "1000", "1.5.14", Inert("patterns are compiled once for each table"),
@@ -199,6 +201,14 @@ options! {
         "longest pause in which a target takes nothing of a request that is being sent; 0: no limit";
     proxy_maxbody: i64 = "proxy.maxbody", Kind::Size { min: 0, max: i64::MAX }, "0", OURS, Built,
         "bytes in the body of one request, unless its route says maxbody=; 0: no limit";
+    proxy_maxclients: i64 = "proxy.maxclients", COUNT, "0", OURS, Built,
+        "connections of clients, all listeners together; more are closed at once; 0: half of the descriptors that the process may have";
+    proxy_maxclients_listener: i64 = "proxy.maxclients.listener", COUNT, "0", OURS, Built,
+        "connections of clients to one listener; 0: no limit";
+    proxy_maxclients_source: i64 = "proxy.maxclients.source", COUNT, "0", OURS, Built,
+        "connections of clients from one address (IPv6: one network of 64 bits); 0: no limit";
+    proxy_maxclients_exempt: Vec<String> = "proxy.maxclients.exempt", List, "", OURS, Built,
+        "networks to whose addresses proxy.maxclients.source does not apply, as in 10.0.0.0/8,::1";
     proxy_websocket_closeframe: String = "proxy.websocket.closeframe", Choice(&["browsers", "all", "none"]), "browsers", OURS, Built,
         "who gets a close frame (1001) when ferrio goes: browsers, known by their Origin; all; or none, as in fabio";
     proxy_websocket_idletimeout: i64 = "proxy.websocket.idletimeout", TIME, "0s", OURS, Built,
@@ -273,6 +283,8 @@ options! {
         "how long the backend is tried at start";
     registry_retry: i64 = "registry.retry", TIME, "500ms", "1.3.8", Built,
         "pause between such attempts";
+    registry_statemaxage: i64 = "registry.statemaxage", ANY_TIME, "72h", OURS, Built,
+        "routes in runtime.statedir that are older are not used at start; 0: whatever their age";
     registry_static_routes: String = "registry.static.routes", Text, "", "1.1", Built,
         "backend static: the route commands, one on a line";
     registry_static_noroutehtml: String = "registry.static.noroutehtml", Text, "", "1.5.5", Built,
@@ -310,6 +322,8 @@ options! {
         "KV path of pages for our own errors, as in PATH/503, PATH/5xx and PATH/host/503; empty: none";
     registry_consul_tagprefix: String = "registry.consul.tagprefix", Text, "urlprefix-", "1.1", Built,
         "how tags that are routes begin";
+    registry_consul_allow: Vec<String> = "registry.consul.allow", List, "", OURS, Built,
+        "what services may claim in tags: a service (* stands for any characters) and hosts with paths, blanks between them, as in shop-* shop.example.com/ *.shop.example.com/, admin *; all else is a reject; empty: everybody everything";
     registry_consul_service_status: Vec<String> = "registry.consul.service.status", List, "passing", "1.1.5", Built,
         "check states that count as good";
     registry_consul_checks_required: String = "registry.consul.checksRequired", Text, "one", "1.5.9", Built,

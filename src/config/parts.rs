@@ -74,6 +74,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     let admin = admin_listener.clone().map(|listener| admin(settings, listener, &schemes));
     let log = log(settings);
     let access_log = access_log(settings);
+    let limits = limits(settings);
     let workers = workers(settings, environment, machine);
     unbuilt(settings);
 
@@ -119,6 +120,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         log,
         access_log,
         listeners,
+        limits,
         cert_sources,
         admin,
         registry,
@@ -281,6 +283,28 @@ fn proxy(settings: &mut Settings, machine: &Machine) -> Option<proxy::Config> {
     })
 }
 
+fn limits(settings: &mut Settings) -> listen::LimitsConfig {
+    let mut exempt = Vec::new();
+    for word in settings.values.proxy_maxclients_exempt.clone() {
+        match listeners::network(&word) {
+            Some(network) => exempt.push(network),
+            None => settings.mistake("proxy.maxclients.exempt", &not_a_network(&word)),
+        }
+    }
+    let values = &settings.values;
+    let number = |value: i64| usize::try_from(value).unwrap_or(usize::MAX);
+    listen::LimitsConfig {
+        total: number(values.proxy_maxclients),
+        listener: number(values.proxy_maxclients_listener),
+        source: number(values.proxy_maxclients_source),
+        exempt,
+    }
+}
+
+fn not_a_network(word: &str) -> String {
+    format!("{word:?} is no network; write 10.0.0.0/8 or 10.1.2.3, with commas between them")
+}
+
 fn trusted(settings: &mut Settings) -> Option<Vec<ipnet::IpNet>> {
     if !settings.explicit("proxy.trusted") {
         settings.report.say(
@@ -293,10 +317,7 @@ fn trusted(settings: &mut Settings) -> Option<Vec<ipnet::IpNet>> {
     for word in settings.values.proxy_trusted.clone() {
         match listeners::network(&word) {
             Some(network) => networks.push(network),
-            None => settings.mistake(
-                "proxy.trusted",
-                &format!("{word:?} is no network; write 10.0.0.0/8 or 10.1.2.3, with commas between them"),
-            ),
+            None => settings.mistake("proxy.trusted", &not_a_network(&word)),
         }
     }
     Some(networks)
@@ -366,7 +387,21 @@ fn registry(
             known: route::Known::default(),
         },
         log: routes_log(settings),
+        state: state(settings, environment),
     })
+}
+
+/// Where the last known routes are kept. What is set to nothing is nowhere, whatever the service manager has made.
+fn state(settings: &Settings, environment: &Environment) -> Option<registry::StateConfig> {
+    let given = settings.values.runtime_statedir.as_str();
+    let dir = if settings.explicit("runtime.statedir") {
+        Some(given)
+    } else {
+        // Several folders are possible; the first is the main one.
+        environment.filled("STATE_DIRECTORY").and_then(|all| all.split(':').next())
+    };
+    let max_age = duration::positive(settings.values.registry_statemaxage);
+    dir.filter(|dir| !dir.is_empty()).map(|dir| registry::StateConfig { dir: dir.into(), max_age })
 }
 
 /// What `log.routes.format` says, which the older key overrides.

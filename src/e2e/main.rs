@@ -34,3 +34,4 @@ mod tries;
 mod upstream_tls;
 mod vocabulary;
 mod websocket;
+mod without_consul;

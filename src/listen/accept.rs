@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::life::{Phase, Watch};
+use crate::metrics::names;
 
 /// Hands each connection to `each` until [`Phase::Closing`]. Then those that wait in the queue are taken as well, because
 /// closing the socket would reset them.
@@ -35,6 +36,7 @@ pub async fn accept_until(
             }
             Err(error) if is_clients(&error) => {}
             Err(error) => {
+                metrics::counter!(names::ACCEPT_ERRORS).increment(1);
                 // Mostly out of descriptors: connections have to end before more can come in.
                 if complaint.is_none_or(|last| last.elapsed() > COMPLAIN_EVERY) {
                     complaint = Some(Instant::now());

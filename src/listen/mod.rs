@@ -3,6 +3,7 @@
 mod accept;
 mod bind;
 mod inherited;
+mod limits;
 pub mod tls;
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 pub use accept::{accept, accept_until};
 pub use bind::{Bound, Error, bind, bind_udp};
 pub use inherited::Inherited;
+pub use limits::{Door, Limits, LimitsConfig, Reason, Seat};
 
 /// One entry of `proxy.addr` or `ui.addr`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -123,6 +123,18 @@ pub const REGISTRY_UPDATED: &str = "ferrio_registry_last_update_timestamp_second
 pub const REGISTRY_CONTACT: &str = "ferrio_registry_last_contact_timestamp_seconds";
 /// Gauge: seconds from a change in the registry to the last table.
 pub const REGISTRY_LAG: &str = "ferrio_registry_lag_seconds";
+/// Gauge: 1 while the routes are, at least in part, those that were kept on disk.
+pub const REGISTRY_STALE: &str = "ferrio_registry_stale";
+/// Gauge: when the routes were last saved, seconds since 1970.
+pub const REGISTRY_SAVED: &str = "ferrio_registry_saved_timestamp_seconds";
+/// Counter: attempts to save them that failed.
+pub const REGISTRY_SAVE_ERRORS: &str = "ferrio_registry_save_errors_total";
+/// Counter {listener, reason}: connections that were closed because there were too many.
+pub const CONNECTIONS_REFUSED: &str = "ferrio_connections_refused_total";
+/// Counter {listener}: connections that were closed because their PROXY header was missing, bad or late.
+pub const PROXY_HEADERS_BAD: &str = "ferrio_proxy_header_errors_total";
+/// Counter: connections that could not be accepted, mostly for want of descriptors.
+pub const ACCEPT_ERRORS: &str = "ferrio_accept_errors_total";
 
 /// What the facade, and the reference page, need to know about a series.
 pub struct Own {
@@ -246,6 +258,24 @@ pub const OWN: &[Own] = &[
         kind: Kind::Gauge,
         help: "Seconds from the first change that is in the last table to it.",
     },
+    Own {
+        name: REGISTRY_STALE,
+        kind: Kind::Gauge,
+        help: "1 while the routes are, at least in part, those that were kept on disk.",
+    },
+    Own { name: REGISTRY_SAVED, kind: Kind::Gauge, help: "When the routes were last saved, seconds since 1970." },
+    Own { name: REGISTRY_SAVE_ERRORS, kind: Kind::Counter, help: "Attempts to save the routes that failed." },
+    Own {
+        name: CONNECTIONS_REFUSED,
+        kind: Kind::Counter,
+        help: "Connections closed at once because there were too many; reason: total, listener or source.",
+    },
+    Own {
+        name: PROXY_HEADERS_BAD,
+        kind: Kind::Counter,
+        help: "Connections closed because their PROXY header was missing, bad or late.",
+    },
+    Own { name: ACCEPT_ERRORS, kind: Kind::Counter, help: "Failures to accept, mostly for want of descriptors." },
     Own { name: REGISTRY_ERRORS, kind: Kind::Counter, help: "Failed reads of a route source." },
     Own { name: REGISTRY_FAILING, kind: Kind::Gauge, help: "1 while the route source does not answer." },
     Own { name: REGISTRY_REJECTS, kind: Kind::Gauge, help: "Route tags and override lines that could not be used." },
@@ -287,6 +317,8 @@ pub const LABELS: &[(&str, &str)] = &[
     (REDIRECTS, "code"),
     (TCP_CONNECTIONS, "kind"),
     (TCP_FAILURES, "kind"),
+    (CONNECTIONS_REFUSED, "listener, reason"),
+    (PROXY_HEADERS_BAD, "listener"),
     (REGISTRY_CONTACT, "source"),
     (REGISTRY_ERRORS, "source"),
     (REGISTRY_FAILING, "source"),

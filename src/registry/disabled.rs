@@ -146,6 +146,17 @@ impl Control {
         }
     }
 
+    /// What was kept on disk, if nothing is known yet.
+    pub(super) fn inherit(&self, list: &[Disabled]) {
+        self.0.current.send_if_modified(|current| {
+            let empty = current.is_empty();
+            if empty {
+                *current = list.iter().take(ENTRIES).cloned().collect();
+            }
+            empty
+        });
+    }
+
     /// Hands what is disabled to the funnel, and takes it back when its time is over.
     pub(super) async fn keep(self, feed: Feed) {
         let mut current = self.0.current.subscribe();

@@ -11,6 +11,7 @@ mod fixed;
 mod preview;
 mod publish;
 mod start;
+mod state;
 mod status;
 #[cfg(test)]
 mod testing;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::route::{ErrorPages, Route, Settings, Table};
+use crate::route::{Allow, ErrorPages, Route, Settings, Table};
 
 pub use self::consul::history::Past;
 pub use self::consul::overrides::{Override, Overrides, Written};
@@ -38,6 +39,17 @@ pub struct Config {
     pub retry: Duration,
     pub settings: Settings,
     pub log: RoutesLog,
+    /// Where the last good inputs are kept (Consul only); `None`: nowhere.
+    pub state: Option<StateConfig>,
+}
+
+/// The last good inputs of the table on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateConfig {
+    /// Made if it is not there.
+    pub dir: PathBuf,
+    /// Older ones are not used at start; 0: whatever their age.
+    pub max_age: Duration,
 }
 
 /// `log.routes.format`
@@ -75,6 +87,8 @@ pub struct ConsulConfig {
     /// `registry.consul.connect`: our name in the service mesh; empty: we are none of its members.
     pub connect: String,
     pub tag_prefix: String,
+    /// What services may claim in their tags.
+    pub allow: Allow,
     /// Check states that count as good.
     pub service_status: Vec<String>,
     /// All checks of an instance must be good (`checksRequired=all`), not just one.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::disabled::{Disabled, without};
 use super::publish::Manual;
-use crate::route::{self, Builder, Instance, Named, Origin, Parsed, Reject, Settings, Table};
+use super::state::Inputs;
+use crate::route::{self, Allow, Builder, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
 /// What would change.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,7 +23,11 @@ pub(super) struct Ingredients {
     pub(super) settings: Settings,
     pub(super) tag_prefix: String,
     pub(super) datacenter: String,
+    pub(super) allow: Allow,
     pub(super) named: Named,
+    pub(super) named_texts: Manual,
+    pub(super) error_texts: Manual,
+    pub(super) page: Arc<str>,
     pub(super) services: Vec<(Arc<str>, Arc<[Instance]>)>,
     pub(super) manual: Manual,
     pub(super) whole: Option<Parsed>,
@@ -31,13 +36,27 @@ pub(super) struct Ingredients {
 }
 
 impl Ingredients {
+    /// The texts among them.
+    pub(super) fn inputs(self) -> Inputs {
+        Inputs {
+            datacenter: self.datacenter,
+            services: self.services.into_iter().collect(),
+            manual: self.manual,
+            page: self.page.to_string(),
+            named: self.named_texts,
+            error_pages: self.error_texts,
+            disabled: self.disabled.to_vec(),
+        }
+    }
+
     /// Builds a table with `text` at `key`. Takes as long as a first table does.
     pub(super) fn preview(mut self, key: &str, text: &str) -> Preview {
         let mut builder = Builder::new(self.settings.clone());
         for (name, instances) in &self.services {
             let entries = instances
                 .iter()
-                .flat_map(|one| route::parse_tags_with(one, &self.tag_prefix, &self.datacenter, &self.named).entries);
+                .map(|one| route::parse_tags_with(one, &self.tag_prefix, &self.datacenter, &self.named))
+                .flat_map(|parsed| self.allow.apply(parsed).entries);
             builder.service(name, without(entries.collect(), &self.disabled));
         }
         // Consul lists keys in ascending order, and so they are applied.

@@ -13,10 +13,11 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::disabled::{Disabled, without};
 use super::preview::Ingredients;
+use super::state::Inputs;
 use super::status::{Board, Change, TableStatus, place, remember};
 use super::{Publish, RoutesLog};
 use crate::metrics::names;
-use crate::route::{self, Builder, Entry, ErrorPages, Instance, Named, Origin, Parsed, Reject, Settings, Table};
+use crate::route::{self, Allow, Builder, Entry, ErrorPages, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
 /// The sources' end. Cheap to clone.
 #[derive(Clone, Default)]
@@ -36,10 +37,12 @@ pub(super) struct Pending {
     pub(super) manual: Option<Manual>,
     whole: Option<Parsed>,
     pub(super) page: Option<Arc<str>>,
-    named: Option<Named>,
-    error_pages: Option<ErrorPages>,
+    /// Parsed, and as they were written.
+    named: Option<(Named, Manual)>,
+    error_pages: Option<(ErrorPages, Manual)>,
     down_page: Option<Arc<str>>,
     disabled: Option<Arc<[Disabled]>>,
+    datacenter: Option<String>,
     /// Who wants to know what the table is made of.
     curious: Vec<oneshot::Sender<Ingredients>>,
     causes: Vec<String>,
@@ -50,6 +53,10 @@ pub(super) struct Pending {
     pub(super) manual_known: bool,
     /// There will be entries that tags can name, and they are not known yet.
     named_awaited: bool,
+    /// What is in force is, at least in part, what was kept on disk.
+    stale: bool,
+    /// No longer so, as of now.
+    caught_up: bool,
 }
 
 /// Overrides: keys in order, and their texts.
@@ -91,18 +98,56 @@ impl Feed {
         });
     }
 
-    pub(super) fn named(&self, named: Named) {
+    /// Names of entries, and their texts.
+    pub(super) fn named(&self, texts: Manual) {
+        let named = Named::parse(plain(&texts));
         self.put(|pending| {
             pending.cause(|| "options".into());
-            pending.named = Some(named);
+            pending.named = Some((named, texts));
         });
     }
 
-    pub(super) fn error_pages(&self, pages: ErrorPages) {
+    /// Keys below their base, and their texts. Gives what cannot be used.
+    pub(super) fn error_pages(&self, texts: Manual) -> Vec<String> {
+        let (pages, wrong) = ErrorPages::parse(plain(&texts));
         self.put(|pending| {
             pending.cause(|| "error pages".into());
-            pending.error_pages = Some(pages);
+            pending.error_pages = Some((pages, texts));
         });
+        wrong
+    }
+
+    /// The value of `$DC`, if it turns out to be another.
+    pub(super) fn datacenter(&self, datacenter: String) {
+        self.put(|pending| pending.datacenter = Some(datacenter));
+    }
+
+    /// Fills in what nobody has told us yet and lets the first table go. `false`: all is known already.
+    pub(super) fn fall_back(&self, inputs: &Inputs) -> bool {
+        let named = Named::parse(plain(&inputs.named));
+        let (pages, _) = ErrorPages::parse(plain(&inputs.error_pages));
+        let mut stale = false;
+        self.put(|pending| {
+            stale = !pending.complete() && !pending.stale;
+            if !stale {
+                return;
+            }
+            pending.stale = true;
+            pending.causes.insert(0, "routes kept on disk".into());
+            for (name, instances) in &inputs.services {
+                pending.services.entry(name.clone()).or_insert_with(|| instances.clone());
+            }
+            pending.manual.get_or_insert_with(|| inputs.manual.clone());
+            pending.page.get_or_insert_with(|| inputs.page.as_str().into());
+            pending.named.get_or_insert_with(|| (named, inputs.named.clone()));
+            pending.error_pages.get_or_insert_with(|| (pages, inputs.error_pages.clone()));
+        });
+        stale
+    }
+
+    /// What is in force is, at least in part, what was kept on disk.
+    pub(super) fn is_stale(&self) -> bool {
+        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).stale
     }
 
     /// Routes that name entries would be missing in a table without these.
@@ -168,8 +213,18 @@ impl Pending {
         }
     }
 
+    /// All that a first table needs was told.
+    fn complete(&self) -> bool {
+        self.services_known && self.manual_known && !self.named_awaited
+    }
+
     fn take(&mut self) -> Pending {
+        let caught_up = self.stale && self.complete();
+        self.stale &= !caught_up;
         Pending {
+            stale: self.stale,
+            caught_up,
+            datacenter: self.datacenter.take(),
             services: std::mem::take(&mut self.services),
             manual: self.manual.take(),
             whole: self.whole.take(),
@@ -194,6 +249,7 @@ pub(super) struct Setup {
     /// What service tags begin with, and the value of `$DC`.
     pub(super) tag_prefix: String,
     pub(super) datacenter: String,
+    pub(super) allow: Allow,
     pub(super) log: RoutesLog,
 }
 
@@ -203,6 +259,8 @@ pub(super) struct Funnel {
     board: Arc<Board>,
     ready: watch::Sender<bool>,
     aliases: watch::Sender<Aliases>,
+    /// Counts changes of what tables are made of.
+    changes: watch::Sender<u64>,
     worker: Worker,
 }
 
@@ -229,11 +287,19 @@ impl Funnel {
             page: "".into(),
             named: Named::default(),
             error_pages: Arc::default(),
+            named_texts: Manual::new(),
+            error_texts: Manual::new(),
             rejects: HashSet::new(),
             table: Arc::default(),
             builds: 0,
+            news: 0,
         };
-        Self { feed, board, ready, aliases, worker }
+        Self { feed, board, ready, aliases, changes: watch::Sender::new(0), worker }
+    }
+
+    /// Hears of every change of what tables are made of.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     pub(super) async fn run(mut self) {
@@ -244,7 +310,7 @@ impl Funnel {
             loop {
                 let since = {
                     let pending = self.feed.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
-                    pending.since.filter(|_| pending.services_known && pending.manual_known && !pending.named_awaited)
+                    pending.since.filter(|_| pending.stale || pending.complete())
                 };
                 let Some((first, last)) = since else { break };
                 let until = due(applied, first, last);
@@ -275,6 +341,8 @@ impl Funnel {
                     *known = aliases;
                     changed
                 });
+                let news = self.worker.news;
+                self.changes.send_if_modified(|known| std::mem::replace(known, news) != news);
                 let published = self.worker.builds > 0;
                 self.ready.send_if_modified(|ready| published && !std::mem::replace(ready, true));
             }
@@ -284,6 +352,15 @@ impl Funnel {
 
 /// What a tag that names an entry contains.
 const NAMING: &str = "options=";
+
+/// Whether it has to be read again when the entries change.
+fn names_an_entry(instance: &Instance) -> bool {
+    instance.options.contains_key(Named::OPTION) || instance.tags.iter().any(|tag| tag.contains(NAMING))
+}
+
+fn plain(texts: &Manual) -> impl Iterator<Item = (&str, &str)> {
+    texts.iter().map(|(name, text)| (&**name, &**text))
+}
 
 /// When pending changes go, the oldest of which came at `first` and the newest at `last`.
 fn due(applied: Option<Instant>, first: Instant, last: Instant) -> Instant {
@@ -306,10 +383,15 @@ struct Worker {
     page: Arc<str>,
     named: Named,
     error_pages: Arc<ErrorPages>,
+    /// As they were written.
+    named_texts: Manual,
+    error_texts: Manual,
     /// The rejects of the table in force, to log only new ones.
     rejects: HashSet<(Origin, String)>,
     table: Arc<Table>,
     builds: u64,
+    /// Changes of what tables are made of.
+    news: u64,
 }
 
 struct Known {
@@ -323,11 +405,24 @@ impl Worker {
         let causes = causes(&pending.causes);
         let first = self.builds == 0;
         let mut changed = first;
-        if let Some(named) = pending.named
+        if pending.caught_up {
+            board.fresh();
+            self.news += 1;
+        }
+        if let Some(datacenter) = pending.datacenter
+            && datacenter != self.setup.datacenter
+        {
+            tracing::warn!("registry: the datacenter is {datacenter}, not {} as it was kept", self.setup.datacenter);
+            self.setup.datacenter = datacenter;
+            changed |= self.read_again(|_| true);
+        }
+        if let Some((named, texts)) = pending.named
             && named != self.named
         {
             self.named = named;
-            changed |= self.read_again();
+            self.named_texts = texts;
+            self.news += 1;
+            changed |= self.read_again(names_an_entry);
         }
         if let Some(disabled) = pending.disabled {
             changed |= self.switch(disabled);
@@ -363,14 +458,16 @@ impl Worker {
             self.page = page;
             page_changed = true;
         }
-        if let Some(pages) = pending.error_pages
+        if let Some((pages, texts)) = pending.error_pages
             && pages != *self.error_pages
         {
             tracing::info!("Set error pages {pages:?}");
+            self.error_texts = texts;
             self.error_pages = Arc::new(pages);
             self.publish.error_pages(self.error_pages.clone());
             page_changed = true;
         }
+        self.news += u64::from(changed || page_changed);
         for curious in pending.curious {
             let _ = curious.send(self.ingredients());
         }
@@ -421,11 +518,8 @@ impl Worker {
     }
 
     /// Services with instances that name entries, which have changed. `false`: there are none.
-    fn read_again(&mut self) -> bool {
-        let names = |instance: &Instance| {
-            instance.options.contains_key(Named::OPTION) || instance.tags.iter().any(|tag| tag.contains(NAMING))
-        };
-        let all: Vec<_> = self.services.iter().filter(|(_, known)| known.instances.iter().any(names)).collect();
+    fn read_again(&mut self, which: impl Fn(&Instance) -> bool) -> bool {
+        let all: Vec<_> = self.services.iter().filter(|(_, known)| known.instances.iter().any(&which)).collect();
         let all: Vec<_> = all.into_iter().map(|(name, known)| (name.clone(), self.parse(&known.instances))).collect();
         let some = !all.is_empty();
         for (name, parsed) in all {
@@ -444,7 +538,7 @@ impl Worker {
             all.entries.extend(parsed.entries);
             all.rejects.extend(parsed.rejects);
         }
-        all
+        self.setup.allow.apply(all)
     }
 
     /// Takes out what is disabled now, and puts back what no longer is. `false`: nothing new.
@@ -476,7 +570,11 @@ impl Worker {
             settings: self.setup.settings.clone(),
             tag_prefix: self.setup.tag_prefix.clone(),
             datacenter: self.setup.datacenter.clone(),
+            allow: self.setup.allow.clone(),
             named: self.named.clone(),
+            named_texts: self.named_texts.clone(),
+            error_texts: self.error_texts.clone(),
+            page: self.page.clone(),
             services: self.services.iter().map(|(name, known)| (name.clone(), known.instances.clone())).collect(),
             manual: self.manual.clone(),
             whole: self.whole.clone(),

@@ -1,7 +1,7 @@
 //! From a configuration to a running registry, and its end.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -12,9 +12,11 @@ use super::consul::own_keys::OwnKeys;
 use super::disabled::Control;
 use super::preview::Preview;
 use super::publish::{Feed, Funnel, Setup};
+use super::state::{self, Inputs, Store, Unusable};
 use super::status::{Board, Status};
 use super::{Backend, Config, Publish, consul, custom, file, fixed};
 use crate::consul::Client;
+use crate::route::Allow;
 
 #[derive(Debug)]
 pub enum Error {
@@ -77,27 +79,71 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
         settings: config.settings.clone(),
         tag_prefix: String::new(),
         datacenter: String::new(),
+        allow: Allow::default(),
         log: config.log,
     };
     let attempts = Attempts { deadline: Instant::now() + config.timeout, retry: config.retry };
     let mut overrides = Overrides::none();
+    let mut saving = None;
     let mut control = Control::new(None);
     let mut agent = None;
     match &config.backend {
         Backend::Consul(consul) => {
             let client = Client::new(consul.client.clone()).map_err(|e| Error::Setup(e.to_string()))?;
+            let store = config.state.as_ref().map(|state| Store::new(state, consul));
+            let kept = store.as_ref().and_then(kept);
+            // With something to serve there is no reason to wait for long.
+            let fall_back = Instant::now() + config.timeout.min(PATIENCE);
+            let deadline = if kept.is_some() { fall_back } else { attempts.deadline };
+            let attempts = Attempts { deadline, ..attempts };
+            let mut answered = true;
             setup.datacenter = loop {
-                match attempts.bounded(async { client.datacenter().await.map_err(|e| e.to_string()) }).await {
+                let error = match attempts.bounded(async { client.datacenter().await.map_err(|e| e.to_string()) }).await
+                {
                     Ok(datacenter) => break datacenter,
-                    Err(e) => attempts.failed("consul", e).await?,
+                    Err(error) => error,
+                };
+                match (attempts.failed("consul", error).await, &kept) {
+                    (Ok(()), _) => {}
+                    (Err(_), Some((inputs, _))) => {
+                        answered = false;
+                        break inputs.datacenter.clone();
+                    }
+                    (Err(error), None) => return Err(error),
                 }
             };
+            if !answered {
+                tasks.spawn(ask_datacenter(client.clone(), feed.clone()));
+            }
             setup.tag_prefix.clone_from(&consul.tag_prefix);
+            setup.allow.clone_from(&consul.allow);
             overrides = Overrides::new(client.clone(), &consul.kv_path);
             control = Control::new(Some((client.clone(), OwnKeys::new(&consul.kv_path))));
             agent = Some(client.clone());
-            let ends = consul::Ends { feed: &feed, board: &board, control: &control };
-            consul::run(&mut tasks, client, consul, &ends, wanted, inbox).await?;
+            let (inherit, inherited) = oneshot::channel();
+            let ends = consul::Ends { feed: &feed, board: &board, control: &control, inherited };
+            consul::run(&mut tasks, client, consul, ends, wanted, inbox).await?;
+            if let Some((inputs, at)) = kept {
+                let (feed, board, control) = (feed.clone(), board.clone(), control.clone());
+                tasks.spawn(async move {
+                    tokio::time::sleep_until(fall_back.into()).await;
+                    // Whoever sees the table sees what it is.
+                    board.stale_since(at);
+                    if !feed.fall_back(&inputs) {
+                        board.fresh();
+                        return;
+                    }
+                    tracing::warn!(
+                        "registry: Consul does not say what the routes are. Serving the last known ones of {} services, \
+                         right {} s ago, until it does",
+                        inputs.services.len(),
+                        at.elapsed().unwrap_or_default().as_secs()
+                    );
+                    control.inherit(&inputs.disabled);
+                    let _ = inherit.send(inputs.services);
+                });
+            }
+            saving = store;
         }
         Backend::Static { routes, page } => fixed::give(&feed, routes, page),
         Backend::File { path, page } => {
@@ -122,7 +168,11 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
         }
     }
     tasks.spawn(control.clone().keep(feed.clone()));
-    tasks.spawn(Funnel::new(feed.clone(), board.clone(), setup, publish, ready, aliases).run());
+    let funnel = Funnel::new(feed.clone(), board.clone(), setup, publish, ready, aliases);
+    if let Some(store) = saving {
+        tasks.spawn(state::keep(store, feed.clone(), board.clone(), funnel.changes()));
+    }
+    tasks.spawn(funnel.run());
     let previewing = tokio::sync::Semaphore::new(1);
     let (ready, client, tasks) = (is_ready, agent, Mutex::new(tasks));
     Ok(Registry { board, ready, overrides, control, feed, client, previewing, orders, tasks })
@@ -161,6 +211,11 @@ impl Registry {
         }
     }
 
+    /// When the routes in force were known to be right, if they are from disk.
+    pub fn stale(&self) -> Option<SystemTime> {
+        self.board.stale()
+    }
+
     pub fn status(&self) -> Arc<Status> {
         Arc::new(self.board.status(self.is_ready()))
     }
@@ -194,6 +249,30 @@ impl Registry {
     }
 }
 
+/// What an earlier process has kept, if it can be used.
+fn kept(store: &Store) -> Option<(Inputs, SystemTime)> {
+    match store.read() {
+        Ok(kept) => Some(kept),
+        Err(Unusable::Missing) => None,
+        Err(Unusable::Refused(why)) => {
+            let path = store.path().display();
+            tracing::warn!("registry: the saved routes in {path} are not used: {why}");
+            None
+        }
+    }
+}
+
+/// Until Consul says it: what was kept may be of another time.
+async fn ask_datacenter(client: Client, feed: Feed) {
+    loop {
+        tokio::time::sleep(ASK_DATACENTER).await;
+        if let Ok(datacenter) = client.datacenter().await {
+            feed.datacenter(datacenter);
+            return;
+        }
+    }
+}
+
 /// The patience at start.
 struct Attempts {
     deadline: Instant,
@@ -216,6 +295,11 @@ impl Attempts {
         if self.retry > left { Err(Error::Timeout { backend, last }) } else { Ok(()) }
     }
 }
+
+/// How long Consul gets at start when the last known routes could be served instead.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+const ASK_DATACENTER: Duration = Duration::from_secs(1);
 
 const DEREGISTER: Duration = Duration::from_secs(4);
 

@@ -16,6 +16,10 @@ use crate::route::{Origin, Reject};
 pub struct Status {
     /// The first table is in force.
     pub ready: bool,
+    /// Routes are, at least in part, those that were kept on disk, known to be right at this time; in milliseconds since
+    /// 1970 when serialised.
+    #[serde(serialize_with = "millis")]
+    pub stale: Option<SystemTime>,
     #[serde(flatten, serialize_with = "inner")]
     pub table: Arc<TableStatus>,
     pub sources: Vec<SourceStatus>,
@@ -93,6 +97,7 @@ pub(super) fn remember(changes: &VecDeque<Arc<Change>>, change: Change) -> VecDe
 pub(super) struct Board {
     pub(super) table: ArcSwap<TableStatus>,
     sources: Mutex<Vec<Source>>,
+    stale: Mutex<Option<SystemTime>>,
 }
 
 impl Board {
@@ -103,9 +108,38 @@ impl Board {
         source
     }
 
+    /// What was kept on disk is in force, and was right at this time.
+    pub(super) fn stale_since(&self, at: SystemTime) {
+        *self.stale.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        metrics::gauge!(names::REGISTRY_STALE).set(1.0);
+    }
+
+    /// It no longer is.
+    pub(super) fn fresh(&self) {
+        if self.stale.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+            metrics::gauge!(names::REGISTRY_STALE).set(0.0);
+            tracing::info!("registry: Consul has answered, the routes are no longer those that were kept on disk");
+        }
+    }
+
+    pub(super) fn stale(&self) -> Option<SystemTime> {
+        *self.stale.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every source has answered last time.
+    pub(super) fn is_well(&self) -> bool {
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stale().is_none() && sources.iter().all(|source| source.state().failures == 0)
+    }
+
     pub(super) fn status(&self, ready: bool) -> Status {
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Status { ready, table: self.table.load_full(), sources: sources.iter().map(Source::status).collect() }
+        Status {
+            ready,
+            stale: self.stale(),
+            table: self.table.load_full(),
+            sources: sources.iter().map(Source::status).collect(),
+        }
     }
 }
 

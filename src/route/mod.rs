@@ -8,6 +8,7 @@
 //! ```
 
 mod access;
+mod allow;
 mod balance;
 mod builder;
 mod command;
@@ -44,6 +45,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use access::Access;
+pub use allow::Allow;
 pub use balance::{Circumstances, HashKey, Strategy, stable_hash};
 pub use builder::{Builder, Built, Delta};
 pub use command::{Add, Command, Delete, SetWeight, Source};
@@ -191,7 +193,7 @@ pub enum Class {
 }
 
 /// The beginning of a text that may be megabytes long.
-fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     if text.len() <= EXCERPT {
         return text.to_owned();
     }

@@ -32,6 +32,7 @@ export async function show(root) {
                         h("td", {}, ago(source.age)),
                         h("td.number", {}, source.index === 0 ? "\u2013" : String(source.index)),
                         h("td.number", {}, String(source.failures))))))),
+            ...(status.stale ? [note("warn", `Routes in force were kept on disk and were right ${ago(status.stale_age)}.`)] : []),
             ...sources.filter((source) => source.error).map((source) => note("bad", h("strong", {}, `${source.name}: `), source.error)),
             ...sources.filter((source) => source.warning).map((source) => note("warn", h("strong", {}, `${source.name}: `), source.warning)),
             h("p.soft", {}, "A blocking query that waits for news answers at least every few minutes, so an old last answer alone is no trouble. What was last known stays in force while a source fails."));

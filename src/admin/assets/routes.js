@@ -1,6 +1,6 @@
 // The table: every target of every route, with what it does now.
 
-import { count, get, link, percent, rate, time, writable } from "./api.js";
+import { ago, count, get, link, percent, rate, time, writable } from "./api.js";
 import { dialog, h, note, sparkline } from "./dom.js";
 import { List } from "./list.js";
 import { listen, live } from "./live.js";
@@ -85,6 +85,7 @@ export async function show(place, { go }) {
         );
         const said = [];
         if (!status.ready) said.push(note("bad", `Not ready: ${status.reason}.`));
+        if (status.stale) said.push(note("warn", `These are routes that were kept on disk, right ${ago(status.stale_age)}: Consul has not said yet what they are. `, h("a", { href: pageUrl("/consul") }, "See why")));
         const down = status.sources.filter((source) => !source.up && source.failures > 0);
         if (down.length > 0) said.push(note("bad", `No answer about ${down.map((source) => source.name).join(", ")}. The table stays as it was last known. `, h("a", { href: pageUrl("/consul") }, "See why")));
         if (control.disabled.length > 0) said.push(note("warn", `${count(control.disabled.length, "service or instance is", "services or instances are")} disabled by hand. `, h("a", { href: pageUrl("/control") }, "See which")));

@@ -50,6 +50,11 @@ impl Hold {
         self.phase == Phase::Trusting
     }
 
+    /// Instances that were in force before we started, and may still be right.
+    pub(super) fn inherit(&mut self, name: &Name, instances: &[Instance]) {
+        self.set(name, instances.to_vec());
+    }
+
     /// Instances that are in force although the last answer lacked them.
     pub(super) fn held(&self) -> usize {
         self.held.values().map(Vec::len).sum()

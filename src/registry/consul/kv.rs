@@ -1,11 +1,11 @@
 //! Overrides and the no-route page: what stands below two keys of the KV store.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::consul::{self, Client, Keys, Mode, Pair, Step, Watch};
 use crate::registry::publish::{Feed, Manual};
 use crate::registry::status::Source;
-use crate::route::{ErrorPages, Named};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -45,7 +45,7 @@ impl Kv {
         loop {
             let timer = match held {
                 Some(since) => since + HOLD,
-                None if !known => started + GIVE_UP,
+                None if !known && !self.feed.is_stale() => started + GIVE_UP,
                 None => started + Duration::from_secs(1 << 30),
             };
             let seen = tokio::select! {
@@ -58,7 +58,7 @@ impl Kv {
                     if held.take().is_some() {
                         had = false;
                         self.give(&[]);
-                    } else if !known {
+                    } else if !known && !self.feed.is_stale() {
                         tracing::warn!("registry: no answer about {} yet, going on without", self.path);
                         known = true;
                         self.known();
@@ -72,6 +72,8 @@ impl Kv {
                     let pairs = seen.value.unwrap_or_default();
                     let pairs = self.own(pairs);
                     let doubtful = seen.after_failures > 0 || matches!(seen.step, Step::Reset | Step::First);
+                    // What is in force may be from disk.
+                    had |= !known && self.feed.is_stale();
                     if pairs.is_empty() && had && (held.is_some() || doubtful) {
                         // A store that just came back may have lost its data, or not have them yet.
                         held.get_or_insert_with(Instant::now);
@@ -88,7 +90,9 @@ impl Kv {
                 Err(failure) => {
                     let refused = failure.error.is_refusal();
                     self.source.failed(&failure.error);
-                    if !known && (refused || started.elapsed() >= GIVE_UP_FAILING) {
+                    // What was kept on disk is better than nothing.
+                    let impatient = !self.feed.is_stale();
+                    if !known && (refused || impatient && started.elapsed() >= GIVE_UP_FAILING) {
                         known = true;
                         self.known();
                     }
@@ -123,14 +127,11 @@ impl Kv {
             Kind::Overrides => self.feed.manual(overrides(pairs)),
             Kind::Page => self.feed.page(&page(pairs)),
             Kind::Options => {
-                let texts = self.below(pairs);
-                self.feed.named(Named::parse(texts.iter().map(|(name, text)| (*name, text.as_str()))));
+                self.feed.named(self.below(pairs));
             }
             Kind::ErrorPages => {
-                let texts = self.below(pairs);
-                let (pages, wrong) = ErrorPages::parse(texts.iter().map(|(name, text)| (*name, text.as_str())));
+                let wrong = self.feed.error_pages(self.below(pairs));
                 self.source.warn((!wrong.is_empty()).then(|| format!("ignoring {}", wrong.join("; "))));
-                self.feed.error_pages(pages);
             }
             Kind::DownPage => self.feed.down_page(&page(pairs)),
         }
@@ -139,10 +140,11 @@ impl Kv {
 
 impl Kv {
     /// Texts with the names of their keys below the path.
-    fn below<'p>(&self, pairs: &'p [Pair]) -> Vec<(&'p str, String)> {
+    fn below(&self, pairs: &[Pair]) -> Manual {
         let path = self.path.trim_end_matches('/');
-        let name = |pair: &'p Pair| pair.key.strip_prefix(path).unwrap_or(&pair.key).trim_start_matches('/');
-        pairs.iter().map(|pair| (name(pair), pair.text().to_string())).filter(|(name, _)| !name.is_empty()).collect()
+        let name = |pair: &Pair| pair.key.strip_prefix(path).unwrap_or(&pair.key).trim_start_matches('/').into();
+        let texts = pairs.iter().map(|pair| (name(pair), pair.text().into()));
+        texts.filter(|(name, _): &(Arc<str>, _)| !name.is_empty()).collect()
     }
 }
 

@@ -16,13 +16,13 @@ mod switches;
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use self::announce::{Announcer, Order};
 use self::kv::{Kind, Kv};
 use self::own_keys::OwnKeys;
-use self::services::{Services, Setup, Sources};
+use self::services::{Inherited, Services, Setup, Sources};
 use super::disabled::Control;
 use super::publish::{Aliases, Feed};
 use super::status::Board;
@@ -34,6 +34,8 @@ pub(super) struct Ends<'a> {
     pub(super) feed: &'a Feed,
     pub(super) board: &'a Board,
     pub(super) control: &'a Control,
+    /// What was kept on disk, when it has come into force.
+    pub(super) inherited: oneshot::Receiver<Inherited>,
 }
 
 /// Starts everything that talks to Consul.
@@ -41,11 +43,11 @@ pub(super) async fn run(
     tasks: &mut JoinSet<()>,
     client: Client,
     config: &ConsulConfig,
-    ends: &Ends<'_>,
+    ends: Ends<'_>,
     aliases: watch::Receiver<Aliases>,
     orders: mpsc::Receiver<Order>,
 ) -> Result<(), Error> {
-    let Ends { feed, board, control } = *ends;
+    let Ends { feed, board, control, inherited } = ends;
     let announce = config.announce.clone();
     match Announcer::new(client.clone(), announce, config.register, board.source("registration")).await {
         Ok(announcer) => {
@@ -72,7 +74,7 @@ pub(super) async fn run(
             reads: board.source("instances"),
         },
     });
-    tasks.spawn(services.run());
+    tasks.spawn(services.run(inherited));
     if !config.options_path.is_empty() {
         feed.await_named();
     }

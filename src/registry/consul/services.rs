@@ -8,7 +8,7 @@
 //! index of the names moves. Few services are then simply read again; for many, Consul's list of nodes, one query, says
 //! which one it was.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,9 @@ pub(super) struct Sources {
     pub(super) checks: Source,
     pub(super) reads: Source,
 }
+
+/// What was kept on disk, by service.
+pub(in crate::registry) type Inherited = BTreeMap<Name, Arc<[Instance]>>;
 
 pub(super) struct Services {
     setup: Setup,
@@ -122,6 +125,7 @@ struct Known {
 }
 
 enum Event {
+    Inherit(Inherited),
     Names(Result<Seen<Names>, Failure>, oneshot::Sender<()>),
     Checks(Result<Seen<Checks>, Failure>, oneshot::Sender<()>),
 }
@@ -164,17 +168,24 @@ impl Services {
         }
     }
 
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self, inherited: oneshot::Receiver<Inherited>) {
         let (events, mut inbox) = mpsc::channel(2);
+        let kept = events.clone();
         // They end with this task: nobody receives any more.
         let mut watches = JoinSet::new();
         watches.spawn(watch_names(self.watch(Keys::SERVICES), self.setup.prefix.clone(), events.clone()));
         watches.spawn(watch_checks(self.watch(Keys::CHECKS), self.setup.prefix.clone(), events));
+        watches.spawn(async move {
+            if let Ok(inherited) = inherited.await {
+                let _ = kept.send(Event::Inherit(inherited)).await;
+            }
+        });
         loop {
             self.settle();
             let timer = self.timer();
             tokio::select! {
                 event = inbox.recv() => match event {
+                    Some(Event::Inherit(inherited)) => self.inherit(inherited),
                     Some(Event::Names(seen, go)) => {
                         let index = seen.as_ref().map_or(u64::MAX, |seen| seen.index);
                         self.on_names(seen);
@@ -193,6 +204,25 @@ impl Services {
                     Err(_) => return,
                 },
                 () = tokio::time::sleep_until(timer.into()) => {}
+            }
+        }
+    }
+
+    /// The table has services from disk: each stays until Consul says something else, and what Consul lacks is believed
+    /// as slowly as after an outage.
+    fn inherit(&mut self, inherited: Inherited) {
+        self.hold.suspect();
+        for (name, instances) in inherited {
+            if self.known.get(&name).is_some_and(|known| known.read) {
+                continue;
+            }
+            self.hold.inherit(&name, &instances);
+            if self.names.is_some() {
+                self.mark(&name, false);
+            } else if !self.known.contains_key(&name) {
+                self.generation += 1;
+                self.known.insert(name, Known { generation: self.generation, ..Known::default() });
+                self.unread += 1;
             }
         }
     }
@@ -317,6 +347,13 @@ impl Services {
         let doubt = self.names_doubt.look(names.consul, names.tagged.len(), seen.filtered);
         self.on_doubt();
         let trusted = self.is_trusted(seen.step, seen.after_failures) && !doubt;
+        if self.names.is_none() {
+            // Kept on disk, and not among the names: asking tells.
+            let gone = self.known.keys().filter(|name| !names.tagged.contains_key(*name));
+            for name in gone.cloned().collect::<Vec<_>>() {
+                self.mark_known(&name, false);
+            }
+        }
         let old = self.names.take().unwrap_or_default();
         for name in lists::changed(&old.tagged, &names.tagged) {
             if names.tagged.contains_key(name) {

@@ -4,7 +4,13 @@ use super::*;
 use crate::registry::testing::{Recorder, logged};
 
 fn setup(log: RoutesLog) -> Setup {
-    Setup { settings: Settings::default(), tag_prefix: "urlprefix-".into(), datacenter: "dc1".into(), log }
+    Setup {
+        settings: Settings::default(),
+        tag_prefix: "urlprefix-".into(),
+        datacenter: "dc1".into(),
+        allow: Allow::default(),
+        log,
+    }
 }
 
 struct Bench {

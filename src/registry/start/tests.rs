@@ -18,6 +18,7 @@ fn config(backend: Backend) -> Config {
         retry: Duration::from_millis(50),
         settings: Settings::default(),
         log: RoutesLog::Off,
+        state: None,
     }
 }
 
@@ -29,6 +30,7 @@ fn consul(client: crate::consul::Config) -> ConsulConfig {
         options_path: String::new(),
         error_pages_path: String::new(),
         tag_prefix: "urlprefix-".into(),
+        allow: Default::default(),
         service_status: vec!["passing".into()],
         checks_all: false,
         keep_unhealthy: false,
@@ -535,3 +537,5 @@ async fn a_custom_source_that_never_answers_ends_the_start() {
     config.timeout = Duration::from_millis(300);
     assert!(matches!(run(config).await, Err(Error::Timeout { backend: "custom", .. })));
 }
+
+mod stale;

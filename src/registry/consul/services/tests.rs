@@ -34,7 +34,7 @@ fn watch_with(client: Client, change: impl FnOnce(&mut Setup)) -> Watched {
         },
     };
     change(&mut setup);
-    let task = tokio::spawn(Services::new(setup).run());
+    let task = tokio::spawn(Services::new(setup).run(tokio::sync::oneshot::channel().1));
     Watched { view: View::new(&feed), board, task }
 }
 
