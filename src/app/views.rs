@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::login::Gate;
 use super::operations::{Draining, Switchboard};
+use super::upgrade::Succession;
 use super::{VERSION, conditions, log};
 use crate::admin::{
     BoxError, BoxFuture, CertificatesView, Change, Health, Login, Override, Overrides, SourceView, State, StatusView,
@@ -26,11 +27,12 @@ pub(super) struct Parts {
     pub(super) log: Option<log::Handle>,
     pub(super) life: Watch,
     pub(super) certificates: Arc<dyn Fn() -> CertificatesView + Send + Sync>,
+    pub(super) succession: Arc<Succession>,
 }
 
 /// The state of the admin listener.
 pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts) -> Arc<State> {
-    let Parts { live, registry, metrics, auth, log, life, certificates } = parts;
+    let Parts { live, registry, metrics, auth, log, life, certificates, succession } = parts;
     let (of_rejects, of_status) = (registry.clone(), registry.clone());
     let of_targets = live.clone();
     let has_overrides = matches!(config.registry.backend, registry::Backend::Consul(_));
@@ -40,7 +42,7 @@ pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts)
         None
     };
     let draining = Draining::default();
-    let operations = Switchboard { draining: draining.clone(), log, control: registry.control() };
+    let operations = Switchboard { draining: draining.clone(), log, control: registry.control(), succession };
     let login = admin.auth.clone().map(|scheme| -> Arc<dyn Login> { Arc::new(Gate { auth, scheme }) });
     let views = Views {
         table: live,
@@ -64,7 +66,7 @@ fn health(phase: Phase, draining: &Draining) -> Health {
     match phase {
         Phase::Starting => Health::Unready("waiting for the first routing table".into()),
         Phase::Serving if draining.is_on() => Health::Unready("draining".into()),
-        Phase::Serving => Health::Ready,
+        Phase::Serving | Phase::Replaced => Health::Ready,
         Phase::Leaving | Phase::Closing | Phase::Ended => Health::Unready("shutting down".into()),
     }
 }
