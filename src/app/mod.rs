@@ -235,13 +235,13 @@ impl App {
         for listener in dynamic {
             listener.start(setup.live.clone(), tables.clone(), opening.clone(), life.watch());
         }
-        if let Some(open) = pages {
-            open()?;
-        }
         // Ports that tags name later are nobody's now.
         std::mem::take(&mut *opening.inherited.lock().unwrap_or_else(PoisonError::into_inner)).done();
         tokio::spawn(upstream::probe(setup.live.clone(), setup.upstream.clone(), setup.shared.clone()));
         life.advance(Phase::Serving);
+        if let Some(open) = pages {
+            open()?;
+        }
         orders.follow(live, tables, life.watch());
         if let Some(predecessor) = predecessor {
             tokio::task::spawn_blocking(|| predecessor.ready()).await?;
@@ -487,7 +487,7 @@ async fn reign(signals: &mut Signals, succession: &Succession, notify: &Notify) 
                 tracing::info!("Process {} serves. Finishing what is under way here", successor.pid);
                 // Before it speaks for itself.
                 notify.main_pid(successor.pid);
-                succession.set_state(format!("replaced by process {}", successor.pid));
+                succession.set_state(format!("{} process {}", upgrade::REPLACED, successor.pid));
                 successor.go();
                 return None;
             }

@@ -48,6 +48,11 @@ impl Succession {
         lock(&self.state).clone()
     }
 
+    /// Somebody else serves in our place.
+    pub(super) fn is_replaced(&self) -> bool {
+        lock(&self.state).starts_with(REPLACED)
+    }
+
     pub(super) fn set_state(&self, state: impl Into<String>) {
         *lock(&self.state) = state.into();
     }
@@ -199,6 +204,8 @@ impl Predecessor {
 
 /// Process that hands over.
 const FROM: &str = "FERRIO_UPGRADE_FROM";
+/// How the state begins once it is so.
+pub(super) const REPLACED: &str = "replaced by";
 const HELLO: &str = "ferrio upgrade 1";
 const SOCKET: &str = "socket";
 const END: &str = "end";

@@ -42,13 +42,18 @@ pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts)
         None
     };
     let draining = Draining::default();
+    let replaced = succession.clone();
     let operations = Switchboard { draining: draining.clone(), log, control: registry.control(), succession };
     let login = admin.auth.clone().map(|scheme| -> Arc<dyn Login> { Arc::new(Gate { auth, scheme }) });
     let views = Views {
         table: live,
         rejects: Arc::new(move || of_rejects.status().table.rejects.to_vec()),
         status: Arc::new(move || status(&of_status)),
-        health: Arc::new(move || health(life.phase(), &draining)),
+        // Whoever has asked us at the last moment means our place, which is taken.
+        health: Arc::new(move || match replaced.is_replaced() {
+            true => Health::Ready,
+            false => health(life.phase(), &draining),
+        }),
         certificates,
         conditions: Arc::new(move || conditions::of(&of_targets.load().table)),
         overrides,
