@@ -132,6 +132,7 @@ fn show(state: &State) -> String {
     let mut object = Object::new(&mut out);
     object.flag("writable", state.config.access == Access::ReadWrite).flag("draining", operations.is_draining());
     object.text("log_level", &operations.log_level());
+    object.number("pid", f64::from(std::process::id())).text("upgrade", &operations.upgrade());
     // Whether other processes see what is disabled here.
     object.flag("shared", operations.is_shared());
     array(object.key("disabled"), operations.disabled(), |out, one| {

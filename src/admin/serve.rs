@@ -59,7 +59,14 @@ where
     let caller = Arc::new(answer::Caller { life: life.clone(), client });
     let service = service_fn(|request| {
         let (state, caller) = (state.clone(), caller.clone());
-        async move { Ok::<_, Infallible>(answer::answer(&state, &caller, request).await) }
+        async move {
+            let mut answer = answer::answer(&state, &caller, request).await;
+            if caller.life.phase() >= Phase::Replaced {
+                // The next request is for whoever has taken over.
+                answer.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -151,6 +151,10 @@ pub trait Operations: Send + Sync {
     /// The error names the levels.
     fn set_log_level(&self, level: &str) -> Result<(), String>;
 
+    /// What became of the last SIGUSR2: `starting`, `failed: ...`, `replaced by process ...`; empty: there was none.
+    fn upgrade(&self) -> String {
+        String::new()
+    }
     /// As SIGHUP.
     fn reload(&self) -> Result<(), String>;
 

@@ -4,12 +4,13 @@
 //! the workers. A port that leaves the table stops accepting; its connections go on.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
 use super::edge::{Edge, Sources};
+use super::upgrade::Succession;
 use super::worker::Socket;
 use crate::life::{Phase, Watch};
 use crate::listen::{self, Error};
@@ -17,6 +18,15 @@ use crate::route::LiveTable;
 
 /// Where each worker takes more sockets.
 pub(super) type Doors = Vec<mpsc::UnboundedSender<Socket>>;
+
+/// What it takes to open a port.
+#[derive(Clone)]
+pub(super) struct Opening {
+    pub(super) doors: Doors,
+    pub(super) succession: Arc<Succession>,
+    /// What we were given at start.
+    pub(super) inherited: Arc<Mutex<listen::Inherited>>,
+}
 
 /// One such listener.
 pub(super) struct Dynamic {
@@ -34,23 +44,31 @@ impl Dynamic {
         Ok(Self { edge: Arc::new(Edge::new(config.clone(), sources)?), config, host })
     }
 
-    /// Opens what the table names now, and follows it until [`Phase::Closing`].
-    pub(super) fn start(self, live: Arc<LiveTable>, tables: watch::Receiver<()>, doors: Doors, life: Watch) {
-        let mut ports = Ports { listener: self, doors, open: HashMap::new(), refused: BTreeMap::new() };
+    /// Opens what the table names now, and follows it until [`Phase::Replaced`].
+    pub(super) fn start(self, live: Arc<LiveTable>, tables: watch::Receiver<()>, opening: Opening, life: Watch) {
+        let mut ports = Ports { listener: self, opening, open: HashMap::new(), refused: BTreeMap::new() };
         ports.follow(&live.load().table.tcp_ports());
         tokio::spawn(ports.run(live, tables, life));
     }
 
-    fn bind(&self, port: u16, workers: usize) -> Result<Vec<std::net::TcpListener>, Error> {
-        let config = listen::Config { addr: format!("{}:{port}", self.host), ..self.config.clone() };
-        // What a service manager opens is known at start.
-        listen::bind(&config, workers, &mut listen::Inherited::default())?.open()
+    fn bind(&self, port: u16, opening: &Opening) -> Result<Vec<std::net::TcpListener>, Error> {
+        let config = listen::Config { addr: self.addr(port), ..self.config.clone() };
+        let bound = {
+            let mut inherited = opening.inherited.lock().unwrap_or_else(PoisonError::into_inner);
+            listen::bind(&config, opening.doors.len(), &mut inherited)?
+        };
+        opening.succession.add(&config.addr, bound.duplicates()?);
+        bound.open()
+    }
+
+    fn addr(&self, port: u16) -> String {
+        format!("{}:{port}", self.host)
     }
 }
 
 struct Ports {
     listener: Dynamic,
-    doors: Doors,
+    opening: Opening,
     /// Dropping a sender closes its port.
     open: HashMap<u16, watch::Sender<()>>,
     /// Named, and not to be had; how often it was tried.
@@ -64,7 +82,7 @@ impl Ports {
         loop {
             let again = !self.refused.is_empty();
             tokio::select! {
-                () = life.reached(Phase::Closing) => return,
+                () = life.reached(Phase::Replaced) => return,
                 changed = tables.changed() => {
                     if changed.is_err() {
                         return;
@@ -84,6 +102,7 @@ impl Ports {
             let stays = wanted.contains(port);
             if !stays {
                 tracing::info!("TCP-DYNAMIC proxy no longer listening on {}:{port}", self.listener.host);
+                self.opening.succession.remove(&self.listener.addr(*port));
             }
             stays
         });
@@ -92,7 +111,7 @@ impl Ports {
             if self.open.contains_key(port) {
                 continue;
             }
-            match self.listener.bind(*port, self.doors.len()) {
+            match self.listener.bind(*port, &self.opening) {
                 Ok(sockets) => {
                     tracing::info!("TCP-DYNAMIC proxy listening on {}:{port}", self.listener.host);
                     self.refused.remove(port);
@@ -111,7 +130,7 @@ impl Ports {
 
     fn hand_out(&mut self, port: u16, sockets: Vec<std::net::TcpListener>) {
         let (keep, until) = watch::channel(());
-        for (listener, door) in sockets.into_iter().zip(&self.doors) {
+        for (listener, door) in sockets.into_iter().zip(self.opening.doors.iter().cycle()) {
             let socket = Socket { listener, edge: self.listener.edge.clone(), until: Some(until.clone()) };
             // A worker that is gone takes nothing; the process is ending, or it has panicked and said so.
             let _ = door.send(socket);

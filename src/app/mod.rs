@@ -15,6 +15,7 @@ mod root;
 mod signals;
 mod tcp;
 mod tcp_log;
+mod upgrade;
 mod user;
 mod views;
 mod watchdog;
@@ -22,9 +23,10 @@ mod worker;
 
 use std::future::{Future as _, poll_fn};
 use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -32,10 +34,11 @@ use anyhow::Context as _;
 use rustix::process::Resource;
 use tokio::sync::{mpsc, oneshot};
 
-use self::dynamic::{Doors, Dynamic};
+use self::dynamic::{Doors, Dynamic, Opening};
 use self::edge::{Edge, Sources};
 use self::publish::Publisher;
-use self::signals::Signals;
+use self::signals::{Signals, Wish};
+use self::upgrade::{Predecessor, Succession};
 use self::watchdog::Pulses;
 use self::worker::{Setup, Socket, Sockets};
 use crate::access_log;
@@ -67,6 +70,11 @@ pub struct App {
     /// One socket per worker each.
     datagrams: Vec<(listen::Config, Vec<UdpSocket>)>,
     admin: Option<Bound>,
+    succession: Arc<Succession>,
+    /// Whose place we take.
+    predecessor: Option<Predecessor>,
+    /// Sockets that no listener has taken so far.
+    inherited: listen::Inherited,
     /// To change its level while we run.
     log: Option<log::Handle>,
 }
@@ -78,12 +86,16 @@ impl App {
         let watched = config.admin.as_ref().is_some_and(|admin| admin.access != crate::admin::Access::Closed);
         let metrics = if watched { Metrics::watched } else { Metrics::new }(&config.metrics, config.workers);
         let mut inherited = listen::Inherited::from_env();
+        let predecessor = Predecessor::from_env()?;
+        if let Some(predecessor) = &predecessor {
+            predecessor.give(&mut inherited)?;
+        }
         let of = |proto| config.listeners.iter().filter(move |listener| listener.proto == proto);
         let dynamic = of(Proto::TcpDynamic).cloned().collect();
         let datagrams = of(Proto::Udp)
             .map(|listener| Ok((listener.clone(), listen::bind_udp(listener, config.workers, &mut inherited)?)))
-            .collect::<Result<_, listen::Error>>()?;
-        let listeners = config
+            .collect::<Result<Vec<(listen::Config, Vec<UdpSocket>)>, listen::Error>>()?;
+        let listeners: Vec<Bound> = config
             .listeners
             .iter()
             .filter(|listener| !matches!(listener.proto, Proto::TcpDynamic | Proto::Udp))
@@ -94,7 +106,14 @@ impl App {
             .collect::<Result<_, _>>()?;
         let admin = config.admin.as_ref().map(|admin| listen::bind(&admin.listen, 1, &mut inherited));
         let admin = admin.transpose().context("ui")?;
-        inherited.done();
+        let succession = Arc::<Succession>::default();
+        for bound in listeners.iter().chain(&admin) {
+            succession.add(&bound.config.addr, bound.duplicates()?);
+        }
+        for (listener, sockets) in &datagrams {
+            let duplicates = sockets.iter().map(|socket| socket.try_clone().map(OwnedFd::from));
+            succession.add(&listener.addr, duplicates.collect::<Result<Vec<_>, _>>()?);
+        }
         user::become_user(&config.user)?;
         // By whoever will put it aside and open it again.
         let access_log = start_access_log(&config)?;
@@ -108,6 +127,9 @@ impl App {
             dynamic,
             datagrams,
             admin,
+            succession,
+            predecessor,
+            inherited,
             log: None,
         })
     }
@@ -146,13 +168,14 @@ impl App {
         let tables = publisher.changes();
         let registry = tokio::select! {
             registry = registry::start(self.config.registry.clone(), publisher) => Arc::new(registry?),
-            signal = signals.end() => anyhow::bail!("Caught {signal}. Exiting"),
+            signal = signals.end(NOT_YET) => anyhow::bail!("Caught {signal}. Exiting"),
         };
-        let Self { config, live, metrics, access_log, life, .. } = self;
+        let Self { config, live, metrics, access_log, life, succession, predecessor, inherited, .. } = self;
         let exporting = tokio::spawn(metrics.clone().run(life.watch(), circonus(&config.metrics)?));
         if let Some(log) = &access_log {
             tokio::spawn(watch_access_log(log.clone()));
         }
+        let mut pages = None;
         if let (Some((bound, edge)), Some(admin)) = (admin, &config.admin) {
             let parts = views::Parts {
                 live: live.clone(),
@@ -162,11 +185,20 @@ impl App {
                 log: self.log.clone(),
                 life: life.watch(),
                 certificates: certificates::view(&sources, &edges),
+                succession: succession.clone(),
             };
             let state = views::state(admin, &config, parts);
             tracing::info!("Admin server access mode {:?}", admin.access.name());
-            tracing::info!("Admin server listening on {:?}", bound.config.addr);
-            pages::admin(bound, &edge, &state, &life.watch()).context("ui")?;
+            let (addr, life) = (bound.config.addr.clone(), life.watch());
+            let open = move || {
+                tracing::info!("Admin server listening on {addr:?}");
+                pages::admin(bound, &edge, &state, &life).context("ui")
+            };
+            // Whoever asks for our health is answered by the process before us, as long as we have no routes.
+            match predecessor {
+                None => open()?,
+                Some(_) => pages = Some(open),
+            }
         }
         tokio::spawn(publish_counts(edges, life.watch()));
         tokio::spawn(shared.credentials.clone().watch());
@@ -182,7 +214,7 @@ impl App {
         notify.status("waiting for the first routing table");
         tokio::select! {
             () = registry.ready() => {}
-            signal = signals.end() => {
+            signal = signals.end(NOT_YET) => {
                 tracing::info!("Caught {signal}. Exiting");
                 registry.deregister().await;
                 return Ok(());
@@ -200,19 +232,29 @@ impl App {
             pulses: Pulses::new(&notify, config.workers),
         };
         let (mut workers, doors) = open(config.workers, listeners, self.datagrams, &setup)?;
+        let inherited = Arc::new(Mutex::new(inherited));
+        let opening = Opening { doors, succession: succession.clone(), inherited };
         for listener in dynamic {
-            listener.start(setup.live.clone(), tables.clone(), doors.clone(), life.watch());
+            listener.start(setup.live.clone(), tables.clone(), opening.clone(), life.watch());
         }
+        // Ports that tags name later are nobody's now.
+        std::mem::take(&mut *opening.inherited.lock().unwrap_or_else(PoisonError::into_inner)).done();
         tokio::spawn(upstream::probe(setup.live.clone(), setup.upstream.clone(), setup.shared.clone()));
         life.advance(Phase::Serving);
+        if let Some(open) = pages {
+            open()?;
+        }
         orders.follow(live, tables, life.watch());
+        if let Some(predecessor) = predecessor {
+            tokio::task::spawn_blocking(|| predecessor.ready()).await?;
+        }
         notify.ready();
         if let Some(pulses) = setup.pulses.clone() {
             tokio::spawn(pulses.tell(notify.clone(), life.watch()));
         }
         registry.announce().await;
         let signal = tokio::select! {
-            signal = signals.end() => signal,
+            end = reign(&mut signals, &succession, &notify) => end,
             () = any_ended(&mut workers) => {
                 // Its sockets are closed and its share of the clients is not served: somebody else must take over.
                 life.advance(Phase::Leaving);
@@ -220,11 +262,19 @@ impl App {
                 anyhow::bail!("a worker ended by itself");
             }
         };
-        tracing::info!("Caught {signal}. Exiting");
-        notify.stopping();
-        tokio::select! {
-            () = shut_down(&config.life, &registry, &life, workers) => tracing::info!("Down"),
-            signal = signals.end() => tracing::warn!("Caught {signal} again. Exiting at once"),
+        match signal {
+            None => {
+                make_way(&config.life, &registry, &life, &succession, &mut signals, workers).await;
+                tracing::info!("Down");
+            }
+            Some(signal) => {
+                tracing::info!("Caught {signal}. Exiting");
+                notify.stopping();
+                tokio::select! {
+                    () = shut_down(&config.life, &registry, &life, &succession, workers) => tracing::info!("Down"),
+                    signal = signals.end(LEAVING) => tracing::warn!("Caught {signal} again. Exiting at once"),
+                }
+            }
         }
         life.advance(Phase::Ended);
         let _ = tokio::time::timeout(LAST_MOMENT, exporting).await;
@@ -398,14 +448,14 @@ fn open(
             pages::prometheus(bound, &edge, &setup.metrics, &setup.life)?;
             continue;
         }
-        for (listener, sockets) in bound.open()?.into_iter().zip(&mut sockets) {
-            sockets.streams.push(Socket { listener, edge: edge.clone(), until: None });
+        for (n, listener) in bound.open()?.into_iter().enumerate() {
+            sockets[n % workers].streams.push(Socket { listener, edge: edge.clone(), until: None });
         }
     }
     for (config, bound) in datagrams {
         tracing::info!("UDP proxy listening on {}", config.addr);
-        for (socket, sockets) in bound.into_iter().zip(&mut sockets) {
-            sockets.datagrams.push((socket, udp::Listener { idle_timeout: config.read_timeout }));
+        for (n, socket) in bound.into_iter().enumerate() {
+            sockets[n % workers].datagrams.push((socket, udp::Listener { idle_timeout: config.read_timeout }));
         }
     }
     let mut doors = Vec::new();
@@ -428,22 +478,99 @@ async fn any_ended(workers: &mut [oneshot::Receiver<()>]) {
     .await;
 }
 
+/// Serves until a signal ends it, or until another process has taken over (`None`).
+async fn reign(signals: &mut Signals, succession: &Succession, notify: &Notify) -> Option<signals::Signal> {
+    loop {
+        if let Wish::End(signal) = signals.next().await {
+            return Some(signal);
+        }
+        tracing::info!("Caught SIGUSR2. Upgrading");
+        succession.set_state("starting");
+        let started = tokio::select! {
+            started = upgrade::start(succession) => started,
+            signal = signals.end("an upgrade is under way") => return Some(signal),
+        };
+        match started {
+            Ok(successor) => {
+                tracing::info!("Process {} serves. Finishing what is under way here", successor.pid);
+                // Before it speaks for itself.
+                notify.main_pid(successor.pid);
+                succession.set_state(format!("{} process {}", upgrade::REPLACED, successor.pid));
+                successor.go();
+                return None;
+            }
+            Err(error) => {
+                tracing::error!("Not upgraded, and serving as before: {error:#}");
+                succession.set_state(format!("failed: {error:#}"));
+            }
+        }
+    }
+}
+
+/// Lets what is under way end while another process takes what is new. Registrations stay: they are its.
+async fn make_way(
+    config: &crate::life::Config,
+    registry: &Registry,
+    life: &Life,
+    succession: &Succession,
+    signals: &mut Signals,
+    workers: Vec<oneshot::Receiver<()>>,
+) {
+    registry.leave().await;
+    succession.clear();
+    life.advance(Phase::Replaced);
+    let done = all_ended(workers);
+    tokio::pin!(done);
+    let begun = tokio::time::Instant::now();
+    let (part, mut end) = (begun + PARTING, begun + config.wait.max(FAREWELL));
+    let (mut asked, mut ended) = (false, false);
+    while !ended {
+        tokio::select! {
+            () = &mut done => ended = true,
+            // By now clients that are busy have had their last answer. Others find a closed connection.
+            () = tokio::time::sleep_until(part), if life.watch().phase() < Phase::Closing => life.advance(Phase::Closing),
+            () = tokio::time::sleep_until(end) => break,
+            signal = signals.end(LEAVING) => {
+                if asked {
+                    return tracing::warn!("Caught {signal} again. Exiting at once");
+                }
+                tracing::info!("Caught {signal}. Exiting sooner");
+                asked = true;
+                life.advance(Phase::Closing);
+                end = tokio::time::Instant::now() + config.wait;
+            }
+        }
+    }
+    // Of pages, whose connections nobody counts.
+    life.advance(Phase::Closing);
+    tokio::time::sleep(LAST_MOMENT).await;
+    life.advance(Phase::Ended);
+    if !ended {
+        // They only drop what they have.
+        let _ = tokio::time::timeout(LAST_MOMENT, done).await;
+    }
+}
+
+async fn all_ended(workers: Vec<oneshot::Receiver<()>>) {
+    for worker in workers {
+        let _ = worker.await;
+    }
+}
+
 /// Leave the registry, keep serving for the grace, let nobody new in, finish what is under way.
 async fn shut_down(
     config: &crate::life::Config,
     registry: &Registry,
     life: &Life,
+    succession: &Succession,
     workers: Vec<oneshot::Receiver<()>>,
 ) {
     life.advance(Phase::Leaving);
     registry.deregister().await;
     tokio::time::sleep(config.grace).await;
+    succession.clear();
     life.advance(Phase::Closing);
-    let done = async {
-        for worker in workers {
-            let _ = worker.await;
-        }
-    };
+    let done = all_ended(workers);
     tokio::pin!(done);
     let in_time = tokio::time::timeout(config.wait, &mut done).await.is_ok();
     life.advance(Phase::Ended);
@@ -459,4 +586,10 @@ const PUBLISH_COUNTS: Duration = Duration::from_secs(5);
 const SAY_REFUSED: Duration = Duration::from_secs(30);
 /// Also how often at most it is said.
 const LOG_WATCH: Duration = Duration::from_secs(5);
+/// For connections between two requests, once another process has taken over: their next answer tells them to leave.
+const PARTING: Duration = Duration::from_secs(10);
+/// At least that long what is under way may take then: nobody waits for it.
+const FAREWELL: Duration = Duration::from_secs(300);
+const NOT_YET: &str = "this process has not started yet";
+const LEAVING: &str = "this process is leaving";
 const LAST_MOMENT: Duration = Duration::from_millis(500);

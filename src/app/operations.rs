@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::log;
+use super::upgrade::Succession;
 use crate::admin::{BoxError, BoxFuture, Operations};
 use crate::config::Level;
 use crate::registry::{Control, Disabled};
@@ -23,6 +24,7 @@ pub(super) struct Switchboard {
     /// `None`: somebody else has the log.
     pub(super) log: Option<log::Handle>,
     pub(super) control: Control,
+    pub(super) succession: Arc<Succession>,
 }
 
 impl Operations for Switchboard {
@@ -54,6 +56,10 @@ impl Operations for Switchboard {
         // The same way for everybody who asks for it.
         let (own, signal) = (rustix::process::getpid(), rustix::process::Signal::HUP);
         rustix::process::kill_process(own, signal).map_err(|error| error.to_string())
+    }
+
+    fn upgrade(&self) -> String {
+        self.succession.state()
     }
 
     fn is_shared(&self) -> bool {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -32,18 +33,24 @@ pub(super) fn admin(bound: Bound, edge: &Arc<Edge>, state: &Arc<admin::State>, l
 
 /// Serves the metrics until the end.
 pub(super) fn prometheus(bound: Bound, edge: &Arc<Edge>, metrics: &Metrics, life: &Watch) -> anyhow::Result<()> {
-    let (edge, metrics) = (edge.clone(), metrics.clone());
+    let (edge, metrics, of_connections) = (edge.clone(), metrics.clone(), life.clone());
     accept(bound, life, move |stream, remote| {
         let Some(mut seat) = edge.seat() else { return };
-        let (edge, metrics) = (edge.clone(), metrics.clone());
+        let (edge, metrics, life) = (edge.clone(), metrics.clone(), of_connections.clone());
         tokio::spawn(async move {
             let Some((stream, _)) = edge.admit(stream, remote, &mut seat).await else { return };
             let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
                 let (metrics, path) = (metrics.clone(), request.uri().path().to_owned());
+                let last = life.phase() >= Phase::Replaced;
                 async move {
                     // Tens of thousands of series take their time.
                     let response = tokio::task::spawn_blocking(move || metrics.answer(&path)).await;
-                    Ok::<_, Infallible>(response.unwrap_or_default())
+                    let mut response = response.unwrap_or_default();
+                    if last {
+                        // The next request is for whoever has taken over.
+                        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    }
+                    Ok::<_, Infallible>(response)
                 }
             });
             // Whoever scrapes slowly or breaks off is no concern of ours.

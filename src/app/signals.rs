@@ -24,10 +24,19 @@ impl fmt::Display for Signal {
     }
 }
 
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    End(Signal),
+    /// SIGUSR2: another process is to take our place.
+    Upgrade,
+}
+
 pub(super) struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
     hang_up: unix::Signal,
+    upgrade: unix::Signal,
     access_log: Option<Log>,
     notify: Notify,
 }
@@ -38,18 +47,30 @@ impl Signals {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
             hang_up: unix::signal(SignalKind::hangup())?,
+            upgrade: unix::signal(SignalKind::user_defined2())?,
             access_log,
             notify,
         })
     }
 
-    /// The next signal that asks for the end. SIGHUP reopens the file of the access log; there is nothing else to reload.
-    pub(super) async fn end(&mut self) -> Signal {
+    /// The next signal that asks for something that is not done here.
+    pub(super) async fn next(&mut self) -> Wish {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return Signal::Terminate,
-                _ = self.interrupt.recv() => return Signal::Interrupt,
+                _ = self.terminate.recv() => return Wish::End(Signal::Terminate),
+                _ = self.interrupt.recv() => return Wish::End(Signal::Interrupt),
+                _ = self.upgrade.recv() => return Wish::Upgrade,
                 _ = self.hang_up.recv() => self.hung_up(),
+            }
+        }
+    }
+
+    /// The next signal that asks for the end. Meanwhile there is no upgrade, for this reason.
+    pub(super) async fn end(&mut self, no_upgrade: &str) -> Signal {
+        loop {
+            match self.next().await {
+                Wish::End(signal) => return signal,
+                Wish::Upgrade => tracing::warn!("Caught SIGUSR2. Not upgrading: {no_upgrade}"),
             }
         }
     }
@@ -58,11 +79,15 @@ impl Signals {
         self.notify.reloading();
         match &self.access_log {
             Some(log) if matches!(log.target(), Target::File(_)) => {
-                tracing::info!("Caught SIGHUP. Opening the access log again");
+                tracing::info!("Caught SIGHUP. Opening the access log again. {REST}");
                 log.reopen();
             }
-            _ => tracing::info!("Caught SIGHUP. Ignoring"),
+            _ => tracing::info!("Caught SIGHUP. Ignoring: there is no file of an access log. {REST}"),
         }
         self.notify.ready();
     }
 }
+
+/// What SIGHUP does not do, and what does.
+const REST: &str =
+    "Files with a refresh time are read again when they change; properties are read at start: SIGUSR2 upgrades";

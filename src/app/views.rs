@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::login::Gate;
 use super::operations::{Draining, Switchboard};
+use super::upgrade::Succession;
 use super::{VERSION, conditions, log};
 use crate::admin::{
     BoxError, BoxFuture, CertificatesView, Change, Health, Login, Override, Overrides, SourceView, State, StatusView,
@@ -26,11 +27,12 @@ pub(super) struct Parts {
     pub(super) log: Option<log::Handle>,
     pub(super) life: Watch,
     pub(super) certificates: Arc<dyn Fn() -> CertificatesView + Send + Sync>,
+    pub(super) succession: Arc<Succession>,
 }
 
 /// The state of the admin listener.
 pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts) -> Arc<State> {
-    let Parts { live, registry, metrics, auth, log, life, certificates } = parts;
+    let Parts { live, registry, metrics, auth, log, life, certificates, succession } = parts;
     let (of_rejects, of_status, of_health) = (registry.clone(), registry.clone(), registry.clone());
     let of_targets = live.clone();
     let has_overrides = matches!(config.registry.backend, registry::Backend::Consul(_));
@@ -40,13 +42,18 @@ pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts)
         None
     };
     let draining = Draining::default();
-    let operations = Switchboard { draining: draining.clone(), log, control: registry.control() };
+    let replaced = succession.clone();
+    let operations = Switchboard { draining: draining.clone(), log, control: registry.control(), succession };
     let login = admin.auth.clone().map(|scheme| -> Arc<dyn Login> { Arc::new(Gate { auth, scheme }) });
     let views = Views {
         table: live,
         rejects: Arc::new(move || of_rejects.status().table.rejects.to_vec()),
         status: Arc::new(move || status(&of_status)),
-        health: Arc::new(move || health(life.phase(), &draining, of_health.stale())),
+        // Whoever has asked us at the last moment means our place, which is taken.
+        health: Arc::new(move || match replaced.is_replaced() {
+            true => Health::Ready,
+            false => health(life.phase(), &draining, of_health.stale()),
+        }),
         certificates,
         conditions: Arc::new(move || conditions::of(&of_targets.load().table)),
         overrides,
@@ -64,7 +71,7 @@ fn health(phase: Phase, draining: &Draining, stale: Option<SystemTime>) -> Healt
     match phase {
         Phase::Starting => Health::Unready("waiting for the first routing table".into()),
         Phase::Serving if draining.is_on() => Health::Unready("draining".into()),
-        Phase::Serving => match stale {
+        Phase::Serving | Phase::Replaced => match stale {
             None => Health::Ready,
             Some(at) => {
                 let age = at.elapsed().unwrap_or_default().as_secs();

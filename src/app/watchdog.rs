@@ -35,7 +35,7 @@ impl Pulses {
     pub(super) async fn tell(self: Arc<Self>, notify: Notify, mut life: Watch) {
         loop {
             // Workers end one by one then, which proxy.shutdownwait bounds.
-            let leaving = life.phase() >= Phase::Closing;
+            let leaving = life.phase() >= Phase::Replaced;
             match self.late(self.since.elapsed()).filter(|_| !leaving) {
                 None => notify.alive(),
                 Some(worker) => tracing::error!("worker {worker} has not moved for {:?}", self.limit),

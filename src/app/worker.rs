@@ -113,7 +113,7 @@ async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::Unbou
     let mut closing = life.clone();
     loop {
         tokio::select! {
-            () = closing.reached(Phase::Closing) => break,
+            () = closing.reached(Phase::Replaced) => break,
             Some(socket) = more.recv() => start(socket),
         }
     }
@@ -149,9 +149,9 @@ async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
     let mut closing = life.clone();
     let end = async move {
         match until {
-            None => closing.reached(Phase::Closing).await,
+            None => closing.reached(Phase::Replaced).await,
             Some(mut until) => tokio::select! {
-                () = closing.reached(Phase::Closing) => {}
+                () = closing.reached(Phase::Replaced) => {}
                 _ = until.changed() => {}
             },
         }

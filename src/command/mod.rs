@@ -1,6 +1,6 @@
 //! Commands: one answer each, for people as text and for programs with `--json`.
 //!
-//! They look at files, at the admin API of a running ferrio, or at Consul; none of them changes anything. Thin on purpose:
+//! They look at files, at the admin API of a running ferrio, or at Consul; only `upgrade` changes anything. Thin on purpose:
 //! what they show is worked out by the parts that the proxy itself uses.
 
 mod arguments;
@@ -16,6 +16,7 @@ mod remote;
 mod routes;
 mod timeline;
 mod top;
+mod upgrade;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -195,6 +196,23 @@ pub static COMMANDS: &[Command] = &[
             JSON,
         ],
         run: top::run,
+    },
+    Command {
+        name: "upgrade",
+        usage: "[FLAG...]",
+        about: "Let the program that is there now take the place of the running one, without a failed request.",
+        flags: &[
+            (
+                "pid",
+                "PID|FILE",
+                "the running one by its process id, or by a file with it, instead of its admin listener",
+            ),
+            ADMIN,
+            CFG,
+            INSECURE,
+            JSON,
+        ],
+        run: upgrade::run,
     },
     Command {
         name: "config",

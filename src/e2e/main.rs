@@ -31,6 +31,7 @@ mod smuggling;
 mod targets;
 mod tcp;
 mod tries;
+mod upgrade;
 mod upstream_tls;
 mod vocabulary;
 mod websocket;

@@ -1,5 +1,6 @@
 //! Living and dying: phases of the process, and who waits for whom.
 
+mod handover;
 mod notify;
 
 use std::cell::{Cell, RefCell};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+pub use handover::Line;
 pub use notify::Notify;
 
 /// How the process ends.
@@ -29,6 +31,9 @@ pub enum Phase {
     Serving,
     /// Not ready any more and leaving the registry, but everything is still served.
     Leaving,
+    /// Another process of ours accepts connections now, on the same sockets. Those that are open go on, each until its next
+    /// answer. Passed over, unless we are replaced.
+    Replaced,
     /// No new connections; requests under way are finished.
     Closing,
     /// What is not finished is cut.

@@ -7,6 +7,8 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Where a service manager listens.
@@ -14,6 +16,8 @@ use std::time::Duration;
 pub struct Notify {
     socket: Option<OsString>,
     watchdog: Option<Duration>,
+    /// Somebody else speaks to the manager now.
+    silent: Arc<AtomicBool>,
 }
 
 impl Notify {
@@ -22,7 +26,11 @@ impl Notify {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let watchdog = number("WATCHDOG_USEC").filter(|micros| ours && *micros > 0).map(Duration::from_micros);
-        Self { socket: std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()), watchdog }
+        Self {
+            socket: std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()),
+            watchdog,
+            silent: Arc::default(),
+        }
     }
 
     /// Everything that was started is up.
@@ -35,6 +43,12 @@ impl Notify {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = now.tv_sec.saturating_mul(1_000_000) + now.tv_nsec / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+    }
+
+    /// From now on that process is to be supervised, and speaks for itself; nothing is sent any more.
+    pub fn main_pid(&self, pid: u32) {
+        self.send(&format!("MAINPID={pid}"));
+        self.silent.store(true, Ordering::Relaxed);
     }
 
     pub fn stopping(&self) {
@@ -57,6 +71,7 @@ impl Notify {
 
     fn send(&self, message: &str) {
         if let Some(path) = &self.socket
+            && !self.silent.load(Ordering::Relaxed)
             && let Err(error) = send(path, message)
         {
             tracing::debug!("cannot tell the service manager: {error}");
@@ -89,7 +104,7 @@ mod tests {
         let name = format!("ferrio-notify-{}", std::process::id());
         let by_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         for (socket, place) in [(by_path, path.into_os_string()), (by_name, format!("@{name}").into())] {
-            let notify = Notify { socket: Some(place), watchdog: Some(Duration::from_secs(1)) };
+            let notify = Notify { socket: Some(place), watchdog: Some(Duration::from_secs(1)), ..Notify::default() };
             notify.ready();
             notify.reloading();
             notify.status("a\nb");
@@ -108,8 +123,8 @@ mod tests {
     #[test]
     fn nobody_who_listens_is_no_fault() {
         Notify::default().ready();
-        Notify { socket: Some("/nowhere/at/all".into()), watchdog: None }.stopping();
-        let lonely = Notify { socket: None, watchdog: Some(Duration::from_secs(1)) };
+        Notify { socket: Some("/nowhere/at/all".into()), watchdog: None, ..Notify::default() }.stopping();
+        let lonely = Notify { watchdog: Some(Duration::from_secs(1)), ..Notify::default() };
         assert_eq!(lonely.watchdog(), None);
     }
 }

@@ -9,10 +9,10 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::life::{Phase, Watch};
 use crate::metrics::names;
 
-/// Hands each connection to `each` until [`Phase::Closing`]. Then those that wait in the queue are taken as well, because
+/// Hands each connection to `each` until [`Phase::Replaced`]. Then those that wait in the queue are taken as well, because
 /// closing the socket would reset them.
 pub async fn accept(listener: TcpListener, mut life: Watch, each: impl FnMut(TcpStream, SocketAddr)) {
-    accept_until(listener, async move { life.reached(Phase::Closing).await }, each).await;
+    accept_until(listener, async move { life.reached(Phase::Replaced).await }, each).await;
 }
 
 /// As [`accept`], until `end`.

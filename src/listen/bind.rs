@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -44,12 +45,13 @@ impl std::error::Error for Error {
 }
 
 /// Binds one socket per worker. Fails if anybody else has the port, even somebody who shares it. A socket that we were
-/// given for this address is taken instead, and shared by the workers.
+/// given for this address is taken instead, and shared by the workers; if we were given several, all of them are.
 pub fn bind(config: &Config, workers: usize, inherited: &mut Inherited) -> Result<Bound, Error> {
     let fail = |cause| Error { addr: config.addr.clone(), cause };
     let mut addr = resolve(&config.addr).map_err(fail)?;
-    if let Some(socket) = inherited.find(addr, true) {
-        return Ok(Bound { config: config.clone(), addr, sockets: clones(socket, workers).map_err(fail)? });
+    let given = inherited.find(addr, true);
+    if !given.is_empty() {
+        return Ok(Bound { config: config.clone(), addr, sockets: clones(given, workers).map_err(fail)? });
     }
     let shared = workers > 1;
     // With SO_REUSEPORT a port of somebody else who has set it too would be shared in silence; without it, it is not.
@@ -76,8 +78,9 @@ pub fn bind(config: &Config, workers: usize, inherited: &mut Inherited) -> Resul
 pub fn bind_udp(config: &Config, workers: usize, inherited: &mut Inherited) -> Result<Vec<UdpSocket>, Error> {
     let fail = |cause| Error { addr: config.addr.clone(), cause };
     let mut addr = resolve(&config.addr).map_err(fail)?;
-    if let Some(socket) = inherited.find(addr, false) {
-        return Ok(clones(socket, workers).map_err(fail)?.into_iter().map(UdpSocket::from).collect());
+    let given = inherited.find(addr, false);
+    if !given.is_empty() {
+        return Ok(clones(given, workers).map_err(fail)?.into_iter().map(UdpSocket::from).collect());
     }
     let first = match udp_socket(addr, false) {
         Err(error) if is_any_v6(addr) && error.kind() != io::ErrorKind::AddrInUse => {
@@ -96,11 +99,12 @@ pub fn bind_udp(config: &Config, workers: usize, inherited: &mut Inherited) -> R
     sockets.collect::<Result<_, _>>().map_err(fail)
 }
 
-/// One handle per worker of the same socket: whoever is free takes the next connection.
-fn clones(socket: Socket, workers: usize) -> io::Result<Vec<Socket>> {
-    let mut all = (1..workers).map(|_| socket.try_clone()).collect::<io::Result<Vec<_>>>()?;
-    all.push(socket);
-    Ok(all)
+/// At least one handle per worker. Of fewer sockets several workers have the same one, and whoever is free takes the next
+/// connection; none is left out, because each has a queue of its own.
+fn clones(given: Vec<Socket>, workers: usize) -> io::Result<Vec<Socket>> {
+    let more = (given.len()..workers).map(|n| given[n % given.len()].try_clone());
+    let more = more.collect::<io::Result<Vec<_>>>()?;
+    Ok(given.into_iter().chain(more).collect())
 }
 
 fn udp_socket(addr: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
@@ -117,7 +121,13 @@ fn udp_socket(addr: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
 }
 
 impl Bound {
-    /// Starts to listen. One listener per worker, non-blocking.
+    /// Handles of the same sockets, to be handed to another process.
+    pub fn duplicates(&self) -> Result<Vec<OwnedFd>, Error> {
+        let all = self.sockets.iter().map(|socket| socket.try_clone().map(OwnedFd::from));
+        all.collect::<io::Result<_>>().map_err(|cause| Error { addr: self.config.addr.clone(), cause })
+    }
+
+    /// Starts to listen. At least one listener per worker, non-blocking.
     pub fn open(self) -> Result<Vec<TcpListener>, Error> {
         let open = |socket: Socket| {
             socket.listen(BACKLOG)?;

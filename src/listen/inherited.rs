@@ -1,5 +1,5 @@
 //! Sockets that a service manager has opened for us (sd_listen_fds(3)): ports below 1024 without any privilege, and no
-//! refused connection while we are started again.
+//! refused connection while we are started again. Another process of ours hands its sockets over in its own way.
 //!
 //! A socket serves the listener whose address it has. What no listener wants is said, and left alone.
 
@@ -44,18 +44,31 @@ impl Inherited {
         }
     }
 
-    /// The socket for `addr`; all addresses of either family are the same.
-    pub(super) fn find(&mut self, addr: SocketAddr, stream: bool) -> Option<Socket> {
+    /// From another process of ours. To be called before any listener looks for its socket.
+    pub fn add(&mut self, descriptor: OwnedFd) -> io::Result<()> {
+        let socket = Socket::from(descriptor);
+        socket.set_nonblocking(true)?;
+        self.put(socket);
+        Ok(())
+    }
+
+    /// The sockets for `addr`; all addresses of either family are the same.
+    pub(super) fn find(&mut self, addr: SocketAddr, stream: bool) -> Vec<Socket> {
         let all = |addr: SocketAddr| addr.ip().is_unspecified();
-        let at = self.0.iter().position(|(theirs, is_stream, _)| {
+        let is_its = |(theirs, is_stream, _): &mut (SocketAddr, bool, Socket)| {
             *is_stream == stream && (*theirs == addr || theirs.port() == addr.port() && all(*theirs) && all(addr))
-        })?;
-        Some(self.0.swap_remove(at).2)
+        };
+        self.0.extract_if(.., is_its).map(|(_, _, socket)| socket).collect()
     }
 
     /// Says what nobody has taken.
     pub fn done(self) {
+        let mut said = Vec::new();
         for (addr, ..) in self.0 {
+            if said.contains(&addr) {
+                continue;
+            }
+            said.push(addr);
             tracing::warn!("no listener has the address of the socket {addr} that we were given");
         }
     }
@@ -91,11 +104,11 @@ mod tests {
         let mut found = Inherited::default();
         found.put(listener.into());
         found.put(datagrams.into());
-        assert!(found.find(addr, false).is_none());
-        assert!(found.find(addr, true).is_some());
-        assert!(found.find(addr, true).is_none());
+        assert!(found.find(addr, false).is_empty());
+        assert_eq!(found.find(addr, true).len(), 1);
+        assert!(found.find(addr, true).is_empty());
         let everywhere = SocketAddr::from(([0, 0, 0, 0], any.port()));
-        assert!(found.find(everywhere, false).is_some());
+        assert_eq!(found.find(everywhere, false).len(), 1);
         found.done();
     }
 }

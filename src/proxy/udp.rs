@@ -26,7 +26,7 @@ pub struct Listener {
     pub idle_timeout: Duration,
 }
 
-/// Serves a socket until [`Phase::Closing`], and then the sessions that are in use until they pause for a moment.
+/// Serves a socket until [`Phase::Replaced`], and then the sessions that are in use until they pause for a moment.
 pub async fn serve(socket: UdpSocket, listener: Listener, worker: Rc<Worker>, mut life: Watch) {
     let socket = match Datagrams::new(socket) {
         Ok(socket) => socket,
@@ -50,13 +50,17 @@ pub async fn serve(socket: UdpSocket, listener: Listener, worker: Rc<Worker>, mu
     });
     tokio::select! {
         () = socket.receive(true) => {}
-        () = life.reached(Phase::Closing) => {}
+        () = life.reached(Phase::Replaced) => {}
     }
     let quiet = async {
         while socket.is_busy() {
             tokio::time::sleep(QUIET / 4).await;
         }
     };
+    if life.phase() == Phase::Replaced {
+        // What clients send is for somebody else, who reads from the same socket. Targets that answer are heard.
+        return quiet.await;
+    }
     tokio::select! {
         () = socket.receive(false) => {}
         () = quiet => {}

@@ -198,6 +198,11 @@ impl Registry {
         let _ = self.orders.send(Order::Begin).await;
     }
 
+    /// Leaves all registrations to whoever has taken over.
+    pub async fn leave(&self) {
+        let _ = self.orders.send(Order::Leave).await;
+    }
+
     /// Takes all registrations back, for good. Bounded: a dead agent delays an exit by seconds only.
     pub async fn deregister(&self) {
         let (done, gone) = oneshot::channel();

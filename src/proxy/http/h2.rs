@@ -81,7 +81,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, wo
                     false
                 }
             },
-            () = life.reached(Phase::Closing), if !leaving => true,
+            () = life.reached(Phase::Replaced), if !leaving => true,
             () = &mut idling => {
                 if leaving {
                     return;

@@ -23,7 +23,7 @@ mod request;
 mod serve;
 mod tunnel;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -66,6 +66,8 @@ pub struct Worker {
     logger: Option<Rc<Logger>>,
     /// Raised with [`Phase::Closing`], for all connections at once; made with the first of them.
     closing: OnceCell<Rc<Flag>>,
+    /// Since [`Phase::Replaced`] every answer is the last one of its connection.
+    parting: Rc<Cell<bool>>,
 }
 
 impl Worker {
@@ -91,6 +93,7 @@ impl Worker {
             copies: Default::default(),
             logger: logger.map(Rc::new),
             closing: OnceCell::new(),
+            parting: Rc::default(),
         }
     }
 
@@ -98,8 +101,10 @@ impl Worker {
     fn closing(&self, life: &Watch) -> &Rc<Flag> {
         self.closing.get_or_init(|| {
             let (flag, mut life) = (Rc::new(Flag::default()), life.clone());
-            let raised = flag.clone();
+            let (raised, parting) = (flag.clone(), self.parting.clone());
             tokio::task::spawn_local(async move {
+                life.reached(Phase::Replaced).await;
+                parting.set(true);
                 life.reached(Phase::Closing).await;
                 raised.raise();
             });

@@ -193,7 +193,7 @@ impl Session {
         let (mut parts, body) = response.into_parts();
         let upgraded = parts.status == StatusCode::SWITCHING_PROTOCOLS;
         let (framing, mut encoder) = frame(&asked, parts.status, &mut parts.headers, &body);
-        let mut close = !asked.persists || self.last || self.closing.is_raised() || encoder == Encoder::Close;
+        let mut close = !asked.persists || self.last || self.client.worker.parting.get() || encoder == Encoder::Close;
         if !upgraded {
             // Ours only: what a target says about its own connection was taken out.
             close |= parts.headers.remove(CONNECTION).is_some();

@@ -20,6 +20,8 @@ pub(in crate::registry) enum Order {
     Begin,
     /// Take everything back and stay silent.
     End(oneshot::Sender<()>),
+    /// Take nothing back and stay silent: somebody else keeps it alive.
+    Leave,
 }
 
 pub(super) struct Announcer {
@@ -49,7 +51,7 @@ impl Announcer {
                 let _ = done.send(());
                 return;
             }
-            None => return,
+            Some(Order::Leave) | None => return,
         }
         loop {
             let wanted = self.wanted(&aliases.borrow_and_update());
@@ -74,7 +76,7 @@ impl Announcer {
                     let _ = done.send(());
                     return;
                 }
-                None => return,
+                Some(Order::Leave) | None => return,
             }
         }
     }
