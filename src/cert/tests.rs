@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -240,7 +240,7 @@ struct Consul {
 
 impl Consul {
     async fn new() -> Self {
-        let program = Self::program().await;
+        let program = crate::testing::consul::program().await;
         // A free port can be taken by somebody else before the agent binds it: then it ends, and others are tried.
         for _ in 0..5 {
             let held: Vec<_> = (0..4).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -275,16 +275,6 @@ impl Consul {
             }
         }
         panic!("Consul did not start");
-    }
-
-    /// As told, else as `scripts/consul` finds it.
-    async fn program() -> PathBuf {
-        if let Some(path) = std::env::var_os("FERRIO_TEST_CONSUL") {
-            return path.into();
-        }
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/consul");
-        let output = tokio::process::Command::new(&script).output().await.expect("scripts/consul");
-        String::from_utf8(output.stdout).unwrap().lines().last().expect("a path").into()
     }
 
     async fn call(&self, method: &str, path: &str, body: &str) -> Option<String> {

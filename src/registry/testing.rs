@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -433,8 +433,9 @@ pub(super) fn config(address: &str) -> Config {
     }
 }
 
-/// A real agent in development mode, if there is a Consul on this machine: `CONSUL_BIN`, or on the path.
+/// A real agent in development mode.
 pub(super) struct Real {
+    program: PathBuf,
     child: tokio::process::Child,
     pub(super) address: String,
     http: reqwest::Client,
@@ -442,11 +443,8 @@ pub(super) struct Real {
 }
 
 impl Real {
-    pub(super) async fn start() -> Option<Self> {
-        if binary().is_none() {
-            eprintln!("skipped: no Consul; set CONSUL_BIN");
-            return None;
-        }
+    pub(super) async fn start() -> Self {
+        let program = crate::testing::consul::program().await;
         let folder = tempfile::tempdir().unwrap();
         let port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let http = port();
@@ -455,17 +453,17 @@ impl Real {
             "datacenter": "dc1", "node_name": "agent", "disable_update_check": true, "performance": {"raft_multiplier": 1}});
         let file = folder.path().join("consul.json");
         std::fs::write(&file, config.to_string()).unwrap();
-        let child = Self::spawn(folder.path());
+        let child = Self::spawn(&program, folder.path());
         let address = format!("127.0.0.1:{http}");
         let settings = crate::fetch::Settings { direct: true, idle_connections: 4, ..Default::default() };
         let http = crate::fetch::Client::new(settings).unwrap().current();
-        let real = Self { child, address, http, folder };
+        let real = Self { program, child, address, http, folder };
         real.answers().await;
-        Some(real)
+        real
     }
 
-    fn spawn(folder: &std::path::Path) -> tokio::process::Child {
-        tokio::process::Command::new(binary().unwrap())
+    fn spawn(program: &Path, folder: &Path) -> tokio::process::Child {
+        tokio::process::Command::new(program)
             .args(["agent", "-dev", "-config-file"])
             .arg(folder.join("consul.json"))
             .stdout(Stdio::null())
@@ -481,7 +479,7 @@ impl Real {
 
     /// After [`Real::kill`]. In development mode nothing survives.
     pub(super) async fn restart(&mut self) {
-        self.child = Self::spawn(self.folder.path());
+        self.child = Self::spawn(&self.program, self.folder.path());
         self.answers().await;
     }
 
@@ -525,13 +523,6 @@ impl Real {
         let pid = rustix::process::Pid::from_raw(self.child.id().unwrap() as i32).unwrap();
         rustix::process::kill_process(pid, signal).unwrap();
     }
-}
-
-fn binary() -> Option<PathBuf> {
-    if let Some(binary) = std::env::var_os("CONSUL_BIN") {
-        return Some(binary.into());
-    }
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join("consul")).find(|path| path.is_file())
 }
 
 /// What the sources have handed over so far, seen instead of a table.

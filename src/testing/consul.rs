@@ -203,7 +203,7 @@ impl Consul {
 }
 
 /// Where the real Consul is: as `scripts/check` says, else as `scripts/consul` does.
-async fn program() -> PathBuf {
+pub(crate) async fn program() -> PathBuf {
     if let Some(path) = std::env::var_os("FERRIO_TEST_CONSUL") {
         return path.into();
     }

@@ -109,7 +109,7 @@ impl Audit {
     /// It took a share of the time, and so the next ones have to wait.
     pub(super) fn spend(&mut self, now: Instant, time: Duration) {
         self.retry = None;
-        self.free = Some(self.free.map_or(now, |at| at.max(now)) + time.clamp(Duration::from_millis(250), LATER));
+        self.free = Some(self.free.map_or(now, |at| at.max(now)) + time.min(LATER));
     }
 
     /// It failed: again after a pause.

@@ -10,6 +10,7 @@ mod instances;
 mod kv;
 mod lists;
 pub(super) mod overrides;
+mod overtaking;
 pub(super) mod own_keys;
 mod services;
 mod switches;

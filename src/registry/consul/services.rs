@@ -21,6 +21,7 @@ use super::health::Rules;
 use super::hold::Hold;
 use super::instances::Instances;
 use super::lists::{self, Checks, Names, Prints};
+use super::overtaking::Overtaking;
 use crate::consul::{Answer, Client, Consistency, Entry, Error, Failure, Keys, Mode, Read, Seen, Step, Watch};
 use crate::registry::publish::Feed;
 use crate::registry::status::Source;
@@ -54,6 +55,7 @@ pub(super) struct Services {
     setup: Setup,
     names: Option<Names>,
     checks: Option<Checks>,
+    names_index: u64,
     checks_index: u64,
     /// Services that were read newer than the last list of checks, and how new.
     ahead: HashMap<Name, u64>,
@@ -69,6 +71,7 @@ pub(super) struct Services {
     /// Changes that wait for the rest of their round, and since when.
     batch: HashMap<Name, Arc<[Instance]>>,
     batch_since: Option<Instant>,
+    overtaking: Overtaking,
     /// The last answer of each list was good.
     names_well: bool,
     checks_well: bool,
@@ -141,6 +144,7 @@ impl Services {
             setup,
             names: None,
             checks: None,
+            names_index: 0,
             checks_index: 0,
             ahead: HashMap::new(),
             known: HashMap::new(),
@@ -152,6 +156,7 @@ impl Services {
             hold: Hold::default(),
             batch: HashMap::new(),
             batch_since: None,
+            overtaking: Overtaking::default(),
             names_well: false,
             checks_well: false,
             unread: 0,
@@ -251,9 +256,10 @@ impl Services {
         self.start_reads();
         let idle = self.is_idle();
         let settled = idle && self.audit.settles(self.setup.poll).is_none();
+        let lists_lag = self.lists_lag(now).is_some();
         let paced = self.paced.is_some_and(|at| at > now);
         // They go on when this is dropped.
-        self.waiting.retain(|(until, _)| paced || (!settled && *until > now));
+        self.waiting.retain(|(until, _)| !lists_lag && (paced || (!settled && *until > now)));
         let complete = self.names_well && self.checks_well && idle;
         let changed = self.hold.judge(now, complete, self.is_doubtful());
         for (name, value) in changed {
@@ -298,6 +304,9 @@ impl Services {
         if let Some(since) = self.batch_since {
             sooner(since + ROUND);
         }
+        if let Some(at) = self.lists_lag(now) {
+            sooner(at);
+        }
         if self.hold.waits() {
             sooner(now + Duration::from_millis(500));
         }
@@ -334,6 +343,8 @@ impl Services {
             }
         };
         self.names_well = true;
+        self.names_index = seen.index;
+        self.overtaking.listed(Instant::now(), seen.index);
         self.setup.sources.names.good(seen.index);
         let names = seen.value.unwrap_or_default();
         if let Some(name) = &names.unaskable
@@ -426,6 +437,7 @@ impl Services {
         }
         self.checks = Some(checks);
         self.checks_index = seen.index;
+        self.overtaking.listed(Instant::now(), seen.index);
         // What was read between two states that are equal is in neither list.
         for (name, index) in std::mem::take(&mut self.ahead) {
             if seen.index != index {
@@ -481,11 +493,23 @@ impl Services {
     /// What changed together is published together, so that nobody sees a change before one that was made earlier. But one
     /// slow read does not hold up all others for long.
     fn publish(&mut self, now: Instant) {
-        let done = self.reading == 0 && self.queue.is_empty();
+        let done = self.reading == 0 && self.queue.is_empty() && self.lists_lag(now).is_none();
         if self.batch_since.is_some_and(|since| done || now.duration_since(since) >= ROUND) {
             self.batch_since = None;
+            self.overtaking = Overtaking::default();
             self.setup.feed.services(std::mem::take(&mut self.batch));
+        } else if done {
+            self.overtaking = Overtaking::default();
         }
+    }
+
+    /// Until when the lists are waited for, because a service was read newer than both: what was written before it, and
+    /// is of other services, may be in the lists only.
+    fn lists_lag(&self, now: Instant) -> Option<Instant> {
+        if self.batch.is_empty() || !self.setup.poll.is_zero() || !self.names_well || !self.checks_well {
+            return None;
+        }
+        self.overtaking.until(now, self.names_index, self.checks_index)
     }
 
     /// A service with route tags has to be read.
@@ -576,6 +600,7 @@ impl Services {
         known.retrying = false;
         known.index = answer.index;
         self.audit.service_read(answer.index);
+        self.overtaking.read(Instant::now(), answer.index, self.names_index, self.checks_index);
         if answer.index > self.checks_index {
             self.ahead.insert(name.clone(), answer.index);
         }
@@ -635,9 +660,15 @@ impl Services {
         self.audit.begin();
         self.read_older_than(Some(since), index);
         let now = Instant::now();
-        self.audit.spend(now, FEW_READS);
+        let share = self.all_reads();
+        self.audit.spend(now, share);
         // Audits of other kinds may have left a debt; that is not to hold up the lists.
-        self.paced = self.audit.allowed().map(|at| at.min(now + FEW_READS));
+        self.paced = self.audit.allowed().map(|at| at.min(now + share));
+    }
+
+    /// The share of time that reading all services takes up, if they are few.
+    fn all_reads(&self) -> Duration {
+        ONE_READ * u32::try_from(self.known.len()).unwrap_or(u32::MAX)
     }
 
     /// Looks for an address or a port that changed alone.
@@ -652,7 +683,7 @@ impl Services {
         let since = self.audit.begin();
         let few = self.known.len() <= FEW;
         if few || self.no_nodes.is_some_and(|at| now.duration_since(at) < REFUSED) {
-            self.audit.spend(now, if few { FEW_READS } else { MANY_READS });
+            self.audit.spend(now, if few { self.all_reads() } else { MANY_READS });
             self.read_older_than(since, u64::MAX);
             return;
         }
@@ -766,8 +797,10 @@ const MOST_READS: usize = 100;
 /// A query that was answered faster than this may have been late.
 const WAITED: Duration = Duration::from_millis(50);
 
-/// The share of time for reading all services, if they are few, and if they are many.
-const FEW_READS: Duration = Duration::from_millis(250);
+/// The share of time for each of the services, if they are few and all are read: a hundred reads a second in the long run.
+const ONE_READ: Duration = Duration::from_millis(10);
+
+/// The share of time for reading all services, if they are many.
 const MANY_READS: Duration = Duration::from_secs(10);
 
 /// That many services are simply read again.

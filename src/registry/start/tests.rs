@@ -378,7 +378,7 @@ async fn an_agent_that_forgot_us_is_told_again() {
 
 #[tokio::test]
 async fn real_consul_registration_and_overrides() {
-    let Some(real) = Real::start().await else { return };
+    let real = Real::start().await;
     let mut consul = consul(address_config(&real.address));
     consul.announce.addr = "127.0.0.1:39998".into();
     let r = run(config(Backend::Consul(Box::new(consul)))).await.unwrap();
