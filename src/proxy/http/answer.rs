@@ -92,6 +92,7 @@ impl Refusal {
                 | Refusal::BadTarget
                 | Refusal::Coding
                 | Refusal::Connect
+                | Refusal::Expectation
                 | Refusal::BodyTooLarge
         )
     }
