@@ -31,6 +31,7 @@ mod views;
 use std::sync::Arc;
 
 pub use certificates::{CertificateSourceView, CertificateView, CertificatesView, TlsListenerView, WaitingView};
+pub use colors::is_color;
 pub use login::{Login, Refused};
 pub use serve::{serve, serve_connection};
 pub use views::{

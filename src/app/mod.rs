@@ -16,7 +16,6 @@ mod signals;
 mod tcp;
 mod tcp_log;
 mod upgrade;
-mod user;
 mod views;
 mod watchdog;
 mod worker;
@@ -46,7 +45,7 @@ use crate::auth::Auth;
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::fetch;
-use crate::life::{Life, Notify, Phase, Watch};
+use crate::life::{self, Life, Notify, Phase, Watch};
 use crate::listen::{self, Bound, Limits, Proto};
 use crate::metrics::Metrics;
 use crate::proxy::udp;
@@ -114,7 +113,7 @@ impl App {
             let duplicates = sockets.iter().map(|socket| socket.try_clone().map(OwnedFd::from));
             succession.add(&listener.addr, duplicates.collect::<Result<Vec<_>, _>>()?);
         }
-        user::become_user(&config.user)?;
+        life::user::become_user(&config.user)?;
         // By whoever will put it aside and open it again.
         let access_log = start_access_log(&config)?;
         Ok(Self {

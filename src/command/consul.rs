@@ -23,7 +23,8 @@ pub(super) fn config(arguments: &Arguments, flags: Vec<String>) -> Result<Config
         let lines: Vec<String> = mistakes.into_iter().map(|mistake| mistake.text).collect();
         Failure::Unknown(format!("the configuration cannot be used:\n  {}", lines.join("\n  ")))
     };
-    found.config.map(|config| *config).ok_or_else(|| all(found.mistakes))
+    let usable = found.config.filter(|_| found.mistakes.is_empty());
+    usable.map(|config| *config).ok_or_else(|| all(found.mistakes))
 }
 
 /// As [`config`], with the Consul of `--consul`.

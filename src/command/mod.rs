@@ -14,6 +14,7 @@ mod manual;
 mod rejects;
 mod remote;
 mod routes;
+mod surroundings;
 mod timeline;
 mod top;
 mod upgrade;
@@ -122,7 +123,13 @@ pub static COMMANDS: &[Command] = &[
         name: "check",
         usage: "[FLAG...] [FILE...]",
         about: "Is my properties file right? Says all that is wrong with it, with key, file and line.",
-        flags: &[CFG, ("routes", "FILE", "also check a file in the route language; may be given several times"), JSON],
+        flags: &[
+            CFG,
+            ("routes", "FILE", "also check a file in the route language; may be given several times"),
+            ("text", "", "only what is written: look for no file, folder or user of this machine"),
+            ("strict", "", "warnings count as mistakes"),
+            JSON,
+        ],
         run: check::run,
     },
     Command {

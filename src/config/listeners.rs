@@ -146,6 +146,7 @@ impl Reader<'_> {
         let redirect = self.redirect(proto, admin);
         let client_auth = self.client_auth(source.as_ref());
         let client_headers = self.flag("clientheaders");
+        self.idle(proto, wants_source, proxy_protocol);
         let addr = addr?;
         self.check_range(&addr, proto);
         if source.as_ref().is_some_and(|source| source.kind == Kind::VaultPki) && !strict_match {
@@ -261,7 +262,13 @@ impl Reader<'_> {
     fn time(&mut self, option: &str, default: i64) -> i64 {
         let Some(text) = self.map.get(option) else { return default };
         match duration::parse(text) {
-            Ok(nanos) => nanos,
+            Ok(nanos) => {
+                if nanos < 0 {
+                    let line = format!("{}{option}: a negative time means the same as 0s; write 0s", self.place);
+                    self.settings.warn(self.key, &line);
+                }
+                nanos
+            }
             Err(reason) => {
                 self.mistake(&format!("{option}: {reason}; write a number with a unit, as in 500ms, 3s"));
                 default
@@ -389,6 +396,25 @@ impl Reader<'_> {
                     "{}{word:?} is no option and is ignored; certificates are set with cs= and proxy.cs",
                     self.place
                 );
+                self.settings.warn(self.key, &line);
+            }
+        }
+    }
+
+    /// Options that change nothing beside the others.
+    fn idle(&mut self, proto: Option<Proto>, source: bool, proxy_protocol: bool) {
+        let dynamic = proto == Some(Proto::TcpDynamic);
+        for (option, idle, needs) in [
+            ("pxytrusted", !proxy_protocol, "pxyproto=true"),
+            ("pxytimeout", !proxy_protocol, "pxyproto=true"),
+            ("strictmatch", !source, "cs="),
+            ("tlsmin", !source, "cs="),
+            ("tlsmax", !source, "cs="),
+            ("tlsciphers", !source, "cs="),
+            ("refresh", !dynamic, "proto=tcp-dynamic"),
+        ] {
+            if idle && self.map.get(option).is_some() {
+                let line = format!("{}{option} changes nothing without {needs}", self.place);
                 self.settings.warn(self.key, &line);
             }
         }

@@ -10,6 +10,7 @@ mod bgp;
 mod certificates;
 mod compression;
 mod document;
+mod doubts;
 pub mod duration;
 mod effective;
 mod environment;

@@ -66,6 +66,11 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         }
     }
 
+    for entry in sources.iter().filter(|entry| !cert_sources.iter().any(|used| used.name == entry.name)) {
+        let name = &entry.name;
+        settings.warn("proxy.cs", &format!("source {name}: no listener refers to it; write cs={name} on one"));
+    }
+
     let target_tls = targets::tls(settings);
     let sockets = targets::unix(settings);
     let proxy = proxy(settings, machine);
@@ -77,6 +82,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     let limits = limits(settings);
     let workers = workers(settings, environment, machine);
     unbuilt(settings);
+    super::doubts::look(settings);
 
     let values = &settings.values;
     let (proxy, mut registry, metrics) = (proxy?, registry?, metrics?);

@@ -13,6 +13,10 @@ pub struct Property {
     pub line: usize,
     /// Another value mentions it in `${}`.
     pub referenced: bool,
+    /// Where the same key stands before, with a value that does not count.
+    pub earlier: Vec<usize>,
+    /// Names in `${}` that neither the file nor the environment knows. They stand for nothing.
+    pub undefined: Vec<String>,
 }
 
 /// Reads a whole file. A key that stands twice is returned once, with its last value. `environment` answers `${NAME}` for
@@ -25,8 +29,12 @@ pub fn parse(text: &str, environment: impl Fn(&str) -> Option<String>) -> Result
     while let Some(found) = scanner.next() {
         match found {
             Err(mistake) => mistakes.push(mistake),
-            Ok(property) => match places.get(&property.key) {
-                Some(&at) => properties[at] = property,
+            Ok(mut property) => match places.get(&property.key) {
+                Some(&at) => {
+                    property.earlier = std::mem::take(&mut properties[at].earlier);
+                    property.earlier.push(properties[at].line);
+                    properties[at] = property;
+                }
                 None => {
                     places.insert(property.key.clone(), properties.len());
                     properties.push(property);
@@ -41,7 +49,7 @@ pub fn parse(text: &str, environment: impl Fn(&str) -> Option<String>) -> Result
     let mut expanded = Vec::with_capacity(properties.len());
     for property in &properties {
         match expander.key(&property.key, &mut Vec::new()) {
-            Ok(value) => expanded.push(value.text),
+            Ok(value) => expanded.push((value.text, value.undefined)),
             Err(mistake) => mistakes.push(format!("properties: Line {}: {}: {mistake}", property.line, property.key)),
         }
     }
@@ -51,7 +59,7 @@ pub fn parse(text: &str, environment: impl Fn(&str) -> Option<String>) -> Result
     let referenced = std::mem::take(&mut expander.referenced);
     for (property, value) in properties.iter_mut().zip(expanded) {
         property.referenced = referenced.contains(&property.key);
-        property.value = value;
+        (property.value, property.undefined) = value;
     }
     Ok(properties)
 }
@@ -96,7 +104,7 @@ impl Scanner<'_> {
         if key.is_empty() {
             return Some(Err(format!("properties: Line {line}: {value:?}: a value without a key")));
         }
-        Some(Ok(Property { key, value, line, referenced: false }))
+        Some(Ok(Property { key, value, line, referenced: false, earlier: Vec::new(), undefined: Vec::new() }))
     }
 
     fn take(&mut self) -> Option<char> {
@@ -215,11 +223,22 @@ impl Scanner<'_> {
     }
 }
 
-/// An expanded text, and how many levels of `${}` it took.
+/// An expanded text, how many levels of `${}` it took, and names in them that nobody knows.
 #[derive(Clone, Default)]
 struct Expanded {
     text: String,
     levels: usize,
+    undefined: Vec<String>,
+}
+
+impl Expanded {
+    fn misses(&mut self, names: &[String]) {
+        for name in names {
+            if self.undefined.len() < MAX_UNDEFINED && !self.undefined.contains(name) {
+                self.undefined.push(name.clone());
+            }
+        }
+    }
 }
 
 struct Expander<'a> {
@@ -244,11 +263,11 @@ impl Expander<'_> {
             return Err("expansion too deep".to_owned());
         }
         chain.push(key.to_owned());
-        let text = match self.raw.get(key) {
-            Some(text) => (*text).to_owned(),
-            None => (self.environment)(key).unwrap_or_default(),
-        };
-        let expanded = self.text(&text, chain)?;
+        let text = self.raw.get(key).map(|text| (*text).to_owned()).or_else(|| (self.environment)(key));
+        let mut expanded = self.text(text.as_deref().unwrap_or_default(), chain)?;
+        if text.is_none() {
+            expanded.misses(&[key.to_owned()]);
+        }
         chain.pop();
         self.spent += expanded.text.len();
         if self.spent > MAX_LENGTH {
@@ -274,6 +293,7 @@ impl Expander<'_> {
                 return Err("expansion too deep".to_owned());
             }
             out.text.push_str(&inner.text);
+            out.misses(&inner.undefined);
             if out.text.len() > MAX_LENGTH {
                 return Err("expansion too long".to_owned());
             }
@@ -285,6 +305,9 @@ impl Expander<'_> {
 }
 
 const MAX_LEVELS: usize = 64;
+
+/// That are told of one value.
+const MAX_UNDEFINED: usize = 8;
 
 /// Of all expanded values together. No file needs more; without a limit `${}` can double a text with every line.
 const MAX_LENGTH: usize = 16 << 20;
@@ -352,6 +375,15 @@ mod tests {
         ] {
             assert_eq!(read(text), want, "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_does_not_count_and_what_nobody_knows_is_told() {
+        let text = "a = 1\nb = ${none}x${MYADDR}${b2}\na = 2\nb2 = ${gone}\na = 3";
+        let found = parse(text, environment).unwrap();
+        let found: Vec<_> = found.iter().map(|p| (p.key.as_str(), &p.earlier[..], p.undefined.join(" "))).collect();
+        let want = [("a", &[1, 3][..], ""), ("b", &[], "none gone"), ("b2", &[], "gone")];
+        assert_eq!(found, want.map(|(key, earlier, names)| (key, earlier, names.to_owned())));
     }
 
     #[test]
