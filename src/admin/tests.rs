@@ -244,7 +244,10 @@ async fn start_with(config: Config, overrides: bool) -> Admin {
     let metrics = Metrics::watched(&counting(), 1);
     let seen = |world: &Arc<World>| world.clone();
     let (a, b, c, d) = (seen(&world), seen(&world), seen(&world), seen(&world));
+    let proxy = crate::config::inspect(Vec::new(), std::iter::empty()).config.unwrap().proxy;
+    let explainer = crate::proxy::http::Explainer::new(proxy, Vec::new());
     let views = Views {
+        explain: Arc::new(move |table, question| explainer.explain(table, question)),
         table: world.table.clone(),
         rejects: Arc::new(move || a.rejects.lock().unwrap().clone()),
         status: Arc::new(move || b.status.lock().unwrap().clone()),

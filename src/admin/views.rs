@@ -9,11 +9,13 @@ use super::certificates::CertificatesView;
 use super::login::Login;
 use crate::metrics::Metrics;
 use crate::registry::{Disabled, Past, Preview};
-use crate::route::{LiveTable, Reject};
+use crate::route::{Explanation, LiveTable, Question, Reject, Table};
 
 /// Windows into the other parts. All of them answer at once, except [`Overrides`].
 pub struct Views {
     pub table: Arc<LiveTable>,
+    /// Where a request would go. Takes its time.
+    pub explain: Arc<dyn Fn(&Table, &Question) -> Explanation + Send + Sync>,
     /// Tags and lines that could not be used, as of now.
     pub rejects: Arc<dyn Fn() -> Vec<Reject> + Send + Sync>,
     pub status: Arc<dyn Fn() -> StatusView + Send + Sync>,

@@ -138,6 +138,9 @@ pub static COMMANDS: &[Command] = &[
         about: "Where does this URL go, and why? Why is my service not routed?",
         flags: &[
             ("service", "NAME", "tell about a service instead of a URL: instances, checks, tags, routes"),
+            ("client", "ADDRESS", "who asks, for rules that look at addresses"),
+            ("method", "METHOD", "instead of GET"),
+            ("header", "NAME:VALUE", "of the request; may be given several times"),
             ADMIN,
             CONSUL,
             CFG,

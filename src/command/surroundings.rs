@@ -63,7 +63,8 @@ impl Surroundings {
                 auth::Auth::start(&alone, &life.watch()).map(drop).map_err(|error| Failure::Unknown(error.to_string()))
             });
             if let Err(Failure::Unknown(reason)) = started {
-                self.mistake("proxy.auth", format!("scheme {}: {reason}; it must be there at the start", scheme.name));
+                let reason = reason.trim_start_matches("proxy.auth: ");
+                self.mistake("proxy.auth", format!("scheme {}: {reason}; a start needs it", scheme.name));
             }
         }
     }
