@@ -5,9 +5,9 @@ use serde_json::json;
 use super::arguments::Arguments;
 use super::columns::count;
 use super::{Answer, Failure, surroundings};
-use crate::config::{Config, Mistake, inspect};
+use crate::config::{Config, Mistake, inspect, near};
 use crate::registry::{Backend, place};
-use crate::route::{Builder, Origin, Reject, Settings, Table, parse_text};
+use crate::route::{Builder, Origin, Reject, Settings, TAG_OPTIONS, Table, parse_text, tag_option};
 
 pub(super) fn run(arguments: &mut Arguments) -> Result<Answer, Failure> {
     let mut files = arguments.values("cfg");
@@ -100,6 +100,22 @@ impl Report {
             self.mistakes.push(mistake(reject));
         }
         self.unknown_schemes(&built.table);
+        self.unknown_options(&built.table);
+    }
+
+    /// They change nothing, as in fabio, which is seldom what was meant.
+    fn unknown_options(&mut self, table: &Table) {
+        for route in table.routes() {
+            let names = route.targets.iter().flat_map(|target| target.options.raw.keys());
+            for name in names.filter(|name| tag_option(name).is_none()) {
+                let known = TAG_OPTIONS.iter().map(|option| option.name);
+                let hint = near(name, known).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+                let line = format!("route {}{}: {name} is no option and changes nothing{hint}", route.host, route.path);
+                if !self.warnings.contains(&line) {
+                    self.warnings.push(line);
+                }
+            }
+        }
     }
 
     /// Routes that stay closed, since nobody can say who may use them.

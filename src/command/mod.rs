@@ -233,6 +233,7 @@ pub static COMMANDS: &[Command] = &[
             ("all", "", "also options that have their default"),
             ("reference", "", "the reference page, as Markdown"),
             ("metrics", "", "the reference page of the metrics, as Markdown"),
+            ("tags", "", "the table of all options of tags, as Markdown"),
             JSON,
         ],
         run: configuration::run,

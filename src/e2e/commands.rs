@@ -100,6 +100,11 @@ async fn what_a_file_takes_for_granted_is_looked_for() {
             0,
             "route /a: auth=x names a scheme that proxy.auth does not have".into(),
         ),
+        (
+            "registry.static.routes = route add a /a http://h/ opts \"stripp=/a\"\n".into(),
+            0,
+            "route /a: stripp is no option and changes nothing; did you mean strip?".into(),
+        ),
     ] {
         std::fs::write(at("f"), format!("{base}{text}")).expect("an own directory");
         let (ended, out, _) = ferrio(dir.path(), &["check", "f"]).await;

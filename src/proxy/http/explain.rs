@@ -11,7 +11,7 @@ use crate::proxy::Config;
 use crate::route::path::{self, Cleaned};
 use crate::route::{
     Access, Candidate, Choice, Class, Explanation, HostOption, Outcome, Question, Redirect, Route, Table, Target,
-    asked_host, near_misses, why,
+    asked_host, near_misses, tag_option, why,
 };
 
 /// What a proxy with this configuration does.
@@ -412,6 +412,9 @@ fn notes(target: &Target, permitted: Option<bool>) -> Vec<String> {
     }
     if options.tls_skip_verify {
         notes.push("does not verify the certificate of the target".to_owned());
+    }
+    for name in options.raw.keys().filter(|name| tag_option(name).is_none()) {
+        notes.push(format!("{name} is no option and changes nothing"));
     }
     if target.share == 0.0 {
         notes.push("gets no requests: weight 0".to_owned());
