@@ -3,12 +3,19 @@
 use std::net::IpAddr;
 
 use super::kind::or;
+use super::listeners::Listener;
 use super::settings::Settings;
+use crate::listen::Proto;
 use crate::{access_log, admin};
 
 /// Looks at everything that does not stand in a list of listeners, sources or schemes: those are looked at while they are read.
-pub(super) fn look(settings: &mut Settings) {
+pub(super) fn look(settings: &mut Settings, listeners: &[Listener]) {
     let values = settings.values.clone();
+    let scraped = |listener: &Listener| listener.config.proto == Proto::Prometheus;
+    if values.metrics_target.iter().any(|target| target == "prometheus") && !listeners.iter().any(scraped) {
+        let line = "no listener shows the series of prometheus; add one to proxy.addr, as in :9997;proto=prometheus";
+        settings.warn("metrics.target", line);
+    }
     if values.proxy_addr.trim().is_empty() {
         settings.warn("proxy.addr", "there is no listener, so nobody is served; write for instance :9999");
     }
@@ -70,6 +77,16 @@ fn consul(settings: &mut Settings) {
     if values.registry_consul_kvpath.trim_matches('/').is_empty() {
         let line = "all keys in Consul are taken for route overrides; write a path of their own, as in /fabio/config";
         settings.warn("registry.consul.kvpath", line);
+    }
+    let plain = !values.registry_consul_addr.to_lowercase().starts_with("https://");
+    for (key, path) in [
+        ("registry.consul.tls.cafile", &values.registry_consul_tls_cafile),
+        ("registry.consul.tls.capath", &values.registry_consul_tls_capath),
+        ("registry.consul.tls.certfile", &values.registry_consul_tls_certfile),
+    ] {
+        if plain && !path.is_empty() {
+            settings.warn(key, "not used, since registry.consul.addr is not https; write https://host:port there");
+        }
     }
     if values.registry_consul_register_enabled && values.registry_consul_register_check_interval == 0 {
         let line = "Consul refuses a check without an interval, so nothing is registered; write 1s";

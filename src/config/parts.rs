@@ -82,7 +82,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     let limits = limits(settings);
     let workers = workers(settings, environment, machine);
     unbuilt(settings);
-    super::doubts::look(settings);
+    super::doubts::look(settings, &listeners);
 
     let values = &settings.values;
     let (proxy, mut registry, metrics) = (proxy?, registry?, metrics?);

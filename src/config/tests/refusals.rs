@@ -126,6 +126,8 @@ const DOUBTED: &[(&str, &str, &str)] = &[
     ("proxy.localip", "foo", "no IP address"),
     ("log.access.format", "$nothing", "not used as long as log.access.target is empty"),
     ("metrics.statsd.addr", "foo", "write host:port"),
+    ("metrics.target", "prometheus", "no listener shows the series"),
+    ("registry.consul.tls.cafile", "/none", "not used, since registry.consul.addr is not https"),
     ("ui.color", "rainbow", "no colour"),
     ("ui.routingtable.source.port", "99999", "no port"),
     ("ui.hosts", "http://a", "is no host name"),
