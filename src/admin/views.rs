@@ -15,7 +15,7 @@ use crate::route::{Explanation, LiveTable, Question, Reject, Table};
 pub struct Views {
     pub table: Arc<LiveTable>,
     /// Where a request would go. Takes its time.
-    pub explain: Arc<dyn Fn(&Table, &Question) -> Explanation + Send + Sync>,
+    pub explain: Arc<Explain>,
     /// Tags and lines that could not be used, as of now.
     pub rejects: Arc<dyn Fn() -> Vec<Reject> + Send + Sync>,
     pub status: Arc<dyn Fn() -> StatusView + Send + Sync>,
@@ -36,6 +36,9 @@ pub struct Views {
     pub login: Option<Arc<dyn Login>>,
     pub version: &'static str,
 }
+
+/// Answers a question about a request with a table.
+pub type Explain = dyn Fn(&Table, &Question) -> Explanation + Send + Sync;
 
 /// What `/health` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
