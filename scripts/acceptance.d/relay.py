@@ -18,7 +18,7 @@ class Relay:
         self.consul_port, self.fault, self.offset = consul_port, None, HIGH
         # Seconds that every answer is held back.
         self.delay = 0
-        self.recent, self.writers = collections.deque(maxlen=40), set()
+        self.recent, self.writers = collections.deque(maxlen=10_000), set()
         self.tasks = set()
         started = threading.Event()
         self.loop = asyncio.new_event_loop()

@@ -105,6 +105,7 @@ impl Refusal {
                 | Refusal::BadTarget
                 | Refusal::Coding
                 | Refusal::Connect
+                | Refusal::Expectation
                 | Refusal::BodyTooLarge
         )
     }

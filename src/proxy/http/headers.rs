@@ -276,20 +276,22 @@ pub(crate) fn settle_length(headers: &mut HeaderMap) -> bool {
     true
 }
 
-/// The protocol that the client wants to change to, if it asks for one properly. `h2c` is no business of a target.
+/// The protocol that the client wants to change to, if it asks for one properly. `h2c` is no business of a target. That
+/// `Connection` names the field, too, is not asked of WebSocket clients, as in fabio.
 pub(crate) fn upgrade(headers: &HeaderMap, version: Version, method: &Method) -> Option<HeaderValue> {
     if version != Version::HTTP_11 || *method == Method::CONNECT {
         return None;
     }
     let protocol = headers.get(UPGRADE)?;
-    let asked = headers
+    let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
+    let named = headers
         .get_all(CONNECTION)
         .iter()
         .flat_map(|value| value.as_bytes().split(|b| *b == b','))
         .any(|token| token.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
     let h2c =
         protocol.as_bytes().split(|b| *b == b',').any(|name| name.trim_ascii().to_ascii_lowercase().starts_with(b"h2"));
-    (asked && !h2c && !protocol.is_empty()).then(|| protocol.clone())
+    ((named || websocket) && !h2c && !protocol.is_empty()).then(|| protocol.clone())
 }
 
 /// The port that the client meant: the one in Host, else the scheme's own.
