@@ -1,17 +1,20 @@
 //! Where a request would go, and why. Asks what the phases of a request ask, in the same order; only nothing is sent, counted
 //! or waited for. For people: takes its time, and is never on the path of a request.
 
+mod words;
+
 use http::header::{CONTENT_TYPE, HOST, HeaderValue};
 use http::request::Parts;
 use http::{Request, StatusCode, Version};
 
+use self::words::{notes, place};
 use super::choice::{Fit, Kind};
 use super::{access, answer, headers, hosts, request, tls_location, used_scheme};
 use crate::proxy::Config;
 use crate::route::path::{self, Cleaned};
 use crate::route::{
-    Access, Candidate, Choice, Class, Explanation, HostOption, Outcome, Question, Redirect, Route, Table, Target,
-    asked_host, near_misses, tag_option, why,
+    Access, Candidate, Choice, Class, Explanation, Outcome, Question, Redirect, Route, Table, Target, asked_host,
+    near_misses, why,
 };
 
 /// What a proxy with this configuration does.
@@ -320,53 +323,6 @@ impl Explainer {
     }
 }
 
-impl Explanation {
-    fn answered(&mut self, status: StatusCode, reason: &str) {
-        self.outcome = Outcome::Answered;
-        self.status = Some(status.as_u16());
-        self.summary = format!("ferrio answers {} by itself: {reason}.", status.as_u16());
-    }
-
-    fn take(&mut self, at: usize, route: &Route, candidate: &Candidate, fates: &[Fate]) {
-        let place = place(route);
-        self.chosen = Some(at);
-        let real: Vec<&Fate> = fates.iter().filter(|fate| **fate != Fate::Loop).collect();
-        let served: Vec<&Fate> = real.iter().copied().filter(|fate| **fate != Fate::Denied).collect();
-        let usable: Vec<&Choice> = candidate.targets.iter().filter(|target| target.share > 0.0).collect();
-        let login = usable.first().and_then(|target| target.auth.as_ref());
-        let login = login.map(|names| format!(", once {names} lets the client in")).unwrap_or_default();
-        let (outcome, status, summary) = match served.first() {
-            None => {
-                let line = format!("Route {place} is taken, and its access rules keep this client out: 403.");
-                (Outcome::Denied, Some(StatusCode::FORBIDDEN.as_u16()), line)
-            }
-            Some(Fate::Own(status, reason)) => {
-                let line = format!("Route {place} is taken, and ferrio answers {} itself: {reason}.", status.as_u16());
-                (Outcome::Answered, Some(status.as_u16()), line)
-            }
-            Some(Fate::Redirect(code, location)) => {
-                (Outcome::Redirect, Some(*code), format!("Route {place} redirects to {location}{login}."))
-            }
-            Some(_) => {
-                let to = match (served.len(), usable.first()) {
-                    (1, Some(only)) if usable.len() == 1 => format!("to {} of {}", only.destination, only.service),
-                    (n, _) => format!("to one of {n} targets by their shares"),
-                };
-                (Outcome::Forward, None, format!("Route {place} sends it {to}{login}."))
-            }
-        };
-        (self.outcome, self.status, self.summary) = (outcome, status, summary);
-        if real.len() < fates.len() {
-            self.summary
-                .push_str(" A part of its targets redirects to the same URL; their share goes to the next route.");
-        }
-    }
-}
-
-fn place(route: &Route) -> String {
-    format!("{}{}", route.host, route.path)
-}
-
 /// A query as it can stand in a `Uri`. Bytes that cannot are forwarded as they came, but no rule looks at them.
 fn visible(query: &str) -> String {
     let mut out = String::with_capacity(query.len());
@@ -378,48 +334,6 @@ fn visible(query: &str) -> String {
         }
     }
     out
-}
-
-fn notes(target: &Target, permitted: Option<bool>) -> Vec<String> {
-    let options = &*target.options;
-    let mut notes = Vec::new();
-    match (&options.access, permitted) {
-        (Access::Everyone, _) => {}
-        (Access::Nobody, _) => notes.push("its access rules cannot be read, so nobody is let in".to_owned()),
-        (_, Some(true)) => notes.push("its access rules let this client in".to_owned()),
-        (_, Some(false)) => notes.push("its access rules keep this client out".to_owned()),
-        (_, None) => notes.push("whether the client is let in depends on its address (allow, deny)".to_owned()),
-    }
-    if let Some(names) = &options.auth {
-        notes.push(format!("asks who the client is: auth={names}"));
-    }
-    if let Some(prefix) = &options.strip {
-        notes.push(format!("takes {prefix} off the path"));
-    }
-    if options.rewrite.is_some() {
-        notes.push("changes the path by an expression (replace, rewrite)".to_owned());
-    }
-    if let Some(prefix) = &options.prepend {
-        notes.push(format!("puts {prefix} before the path"));
-    }
-    match &options.host {
-        Some(HostOption::Destination) => notes.push(format!("sends Host: {}", target.destination.authority)),
-        Some(HostOption::Name(name)) => notes.push(format!("sends Host: {name}")),
-        None => {}
-    }
-    if options.limits.as_ref().is_some_and(|limits| limits.rate.is_some()) {
-        notes.push("takes only so many requests (rate)".to_owned());
-    }
-    if options.tls_skip_verify {
-        notes.push("does not verify the certificate of the target".to_owned());
-    }
-    for name in options.raw.keys().filter(|name| tag_option(name).is_none()) {
-        notes.push(format!("{name} is no option and changes nothing"));
-    }
-    if target.share == 0.0 {
-        notes.push("gets no requests: weight 0".to_owned());
-    }
-    notes
 }
 
 /// Of one question. A table can have any number of routes for a path.
