@@ -78,6 +78,7 @@ table! {
     "strategy" new "`rnd`, `rr`, `p2c`, `least`, `hash=KEY`" "how a target is chosen" "balancing";
     "hash" new "`header:NAME`, `cookie:NAME`, `ip`, `path`" "short for `strategy=hash=KEY`" "balancing";
     "priority" new "a number" "targets of a higher number are asked only when none of a lower one is available" "balancing";
+    "failopen" new "`true`" "when no instance of the service is well, all of them are used" "balancing";
     "sticky" new "name of a cookie" "a client stays with the instance that answered it first" "balancing";
     "stickypath" new "`/app`" "`Path` of that cookie" "balancing";
     "stickymaxage" new "`3600`, `12h`" "`Max-Age` of it" "balancing";
@@ -132,7 +133,7 @@ mod tests {
         files.retain(|file| file.is_file() && !file.ends_with("list.rs"));
         assert!(files.len() >= 12, "{files:?}");
         let asked = regex::Regex::new(
-            r#"(?:given|filled|get|contains_key|time|flag|list)\("([a-z0-9]+)"|^\s+\(?"([a-z0-9]+)"(?:,.*)? (?:=>|\|)|OPTION: &str = "([a-z0-9]+)""#,
+            r#"(?:given|filled|get|contains_key|time|flag|list)\("([a-z0-9]+)"|^\s+\(?"([a-z0-9]+)"(?:,.*)? (?:=>|\|)|const [A-Z_]+: &str = "([a-z0-9]+)";"#,
         )
         .unwrap();
         let mut keys = BTreeSet::new();
