@@ -112,8 +112,6 @@ pub(super) async fn shut_down(
     }
 }
 
-/// Watches, admin, metrics: mostly waiting.
-
 /// For connections between two requests, once another process has taken over: their next answer tells them to leave.
 const PARTING: Duration = Duration::from_secs(10);
 /// At least that long what is under way may take then: nobody waits for it.

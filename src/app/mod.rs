@@ -478,6 +478,7 @@ async fn any_ended(workers: &mut [oneshot::Receiver<()>]) {
     .await;
 }
 
+/// Watches, admin, metrics: mostly waiting.
 const CONTROL_THREADS: usize = 2;
 const PUBLISH_COUNTS: Duration = Duration::from_secs(5);
 const SAY_REFUSED: Duration = Duration::from_secs(30);

@@ -133,7 +133,7 @@ mod tests {
         files.retain(|file| file.is_file() && !file.ends_with("list.rs"));
         assert!(files.len() >= 12, "{files:?}");
         let asked = regex::Regex::new(
-            r#"(?:given|filled|get|contains_key|time|flag|list)\("([a-z0-9]+)"|^\s+\(?"([a-z0-9]+)"(?:,.*)? (?:=>|\|)|const [A-Z_]+: &str = "([a-z0-9]+)";"#,
+            r#"(?:given|filled|get|contains_key|time|flag|list)\("([a-z0-9]+)"|^\s+\(?"([a-z0-9]+)"(?:,.*)? (?:=>|\|)|const [A-Z_]+: &str = "([a-z]+)";"#,
         )
         .unwrap();
         let mut keys = BTreeSet::new();
