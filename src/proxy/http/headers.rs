@@ -6,12 +6,14 @@ mod client_certificate;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
     STRICT_TRANSPORT_SECURITY, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Method, Version};
+use ipnet::IpNet;
 
 use crate::net::Peer;
 use crate::proxy::Config;
@@ -25,7 +27,7 @@ pub(crate) struct Rules {
     tls: Option<(HeaderName, HeaderValue)>,
     pub(crate) request_id: Option<HeaderName>,
     sts: Option<HeaderValue>,
-    trusted: Option<Vec<ipnet::IpNet>>,
+    trusted: Option<Vec<IpNet>>,
 }
 
 /// What the rules need to know about a request beside its headers.
@@ -59,23 +61,9 @@ impl Rules {
         }
     }
 
-    /// Forgets what a client that is not trusted says about those before it.
+    /// See [`distrust`].
     pub(crate) fn distrust(&self, headers: &mut HeaderMap, peer: &Peer) {
-        let Some(trusted) = &self.trusted else { return };
-        let address = peer.remote.ip().to_canonical();
-        if !trusted.iter().any(|network| network.contains(&address)) {
-            for name in [
-                &X_FORWARDED_FOR,
-                &X_FORWARDED_HOST,
-                &X_FORWARDED_PORT,
-                &X_FORWARDED_PROTO,
-                &X_FORWARDED_PREFIX,
-                &X_REAL_IP,
-                &FORWARDED,
-            ] {
-                headers.remove(name);
-            }
-        }
+        distrust(self.trusted.as_deref(), headers, peer.remote.ip());
     }
 
     /// Says who the client is. Hop-by-hop headers must be gone already, or a client could have these removed by naming
@@ -237,6 +225,25 @@ impl Rules {
             if codings.split(|b| *b == b',').any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers")) {
                 headers.insert(TE, HeaderValue::from_static("trailers"));
             }
+        }
+    }
+}
+
+/// Forgets what a client that is not trusted says about those before it.
+pub(crate) fn distrust(trusted: Option<&[IpNet]>, headers: &mut HeaderMap, peer: IpAddr) {
+    let Some(trusted) = trusted else { return };
+    let address = peer.to_canonical();
+    if !trusted.iter().any(|network| network.contains(&address)) {
+        for name in [
+            &X_FORWARDED_FOR,
+            &X_FORWARDED_HOST,
+            &X_FORWARDED_PORT,
+            &X_FORWARDED_PROTO,
+            &X_FORWARDED_PREFIX,
+            &X_REAL_IP,
+            &FORWARDED,
+        ] {
+            headers.remove(name);
         }
     }
 }
