@@ -13,6 +13,7 @@ mod commands;
 mod consul;
 mod grpc;
 mod h2_frames;
+mod h2_interim;
 mod h2_targets;
 mod headers;
 mod limits;
