@@ -89,7 +89,7 @@ mod tests {
             ("cafile=../x", "not a path"),
             ("cafile=", "no name"),
             ("cafile=a tlsskipverify=true", "write one of them"),
-            ("connect=yes", "write connect=true"),
+            ("connect=yes", "write true or false"),
             ("connect=true cafile=a", "write one of them"),
             ("connect=true tlsskipverify=false", "write one of them"),
             ("clientcert=a/b", "not a path"),
