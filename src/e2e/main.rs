@@ -14,6 +14,7 @@ mod consul;
 mod explain;
 mod grpc;
 mod h2_frames;
+mod h2_interim;
 mod h2_targets;
 mod headers;
 mod limits;

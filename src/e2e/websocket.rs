@@ -56,6 +56,21 @@ async fn open_with(proxy: &Proxy, path: &str, fields: &str) -> Client {
     client
 }
 
+#[tokio::test]
+async fn its_field_alone_opens_one_and_a_wrong_expectation_ends_the_connection() {
+    let (target, _heard) = target().await;
+    let proxy = Start::routes(format!("route add t / http://{}/", target.addr())).start().await;
+    let mut client = proxy.client().await;
+    client.send("GET / HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n\r\n").await;
+    assert_eq!(client.response().await.status, 101);
+    assert_eq!(client.exact(7).await, b"\x82\x05hello");
+    let mut client = proxy.client().await;
+    client.send("POST / HTTP/1.1\r\nHost: h\r\nExpect: wonders\r\nContent-Length: 5\r\n\r\n").await;
+    let response = client.response().await;
+    assert_eq!((response.status, response.header("connection")), (417, Some("close")));
+    client.closed().await;
+}
+
 const GOING_AWAY: &[u8] = &[0x88, 2, 0x03, 0xe9];
 
 /// A masked close frame with 1001.

@@ -135,6 +135,7 @@ impl Draft {
                     .to_owned(),
             );
         }
+        let warning = warning.or_else(|| if http { never_asked_for(&self.source.path) } else { None });
         let add = Add {
             service: self.service,
             instance: self.instance,
@@ -146,6 +147,18 @@ impl Draft {
         };
         Ok((Command::Add(add), warning))
     }
+}
+
+/// Paths are looked up without dot segments and double slashes, so a route cannot have them.
+fn never_asked_for(path: &str) -> Option<String> {
+    let flaw = if path.contains("//") {
+        "a double slash"
+    } else if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        "a dot segment"
+    } else {
+        return None;
+    };
+    Some(format!("no request has this path: it has {flaw}, and is looked up without; write host/path or /path"))
 }
 
 /// TLS is what the scheme says, so an option cannot promise or deny it.

@@ -46,7 +46,7 @@ impl Edits {
                 _ => {}
             }
         }
-        if options.get("secure").is_some_and(|value| value == "true") {
+        if super::options::truth("secure", options.get("secure").map(String::as_str), false)? {
             for (name, value) in SECURE {
                 if !edits.response.set.iter().any(|(set, _)| *set == name) && !edits.response.remove.contains(&name) {
                     edits.response.set.push((name, HeaderValue::from_static(value)));

@@ -4,6 +4,7 @@ mod balance;
 mod check;
 mod conditions;
 mod ejection;
+mod known;
 mod limits;
 mod list;
 mod mirror;
@@ -21,6 +22,7 @@ pub use self::balance::Balance;
 pub use self::check::{Check, CheckKind};
 pub use self::conditions::Conditions;
 pub use self::ejection::Ejection;
+pub(super) use self::known::truth;
 pub use self::limits::{Limits, Rate, RateKey};
 pub use self::list::{TAG_OPTIONS, TagOption, tag_option, tag_table};
 pub use self::mirror::Mirror;
@@ -147,7 +149,7 @@ impl Options {
     }
 
     /// Gives a meaning to the options. An error is a reason not to have the route at all; the text beside the options is
-    /// a reason why the route is closed.
+    /// a reason why the route is closed, or a word about an option that does nothing.
     pub(super) fn parse(raw: BTreeMap<String, String>) -> Result<(Arc<Self>, Option<String>), String> {
         if raw.is_empty() {
             return Ok((NONE.clone(), None));
@@ -176,6 +178,7 @@ impl Options {
         }
         let redirect = given("redirect").map(Redirect::parse).transpose()?;
         let (access, warning) = Access::parse(given("allow"), given("deny"));
+        let warning = warning.or_else(|| known::hint(&raw));
         let options = Self {
             strip: filled("strip").map(str::to_owned),
             prepend: filled("prepend").map(path::presentable),
@@ -183,7 +186,11 @@ impl Options {
             redirect,
             access,
             auth: filled("auth").map(str::to_owned),
-            compress: !matches!(given("compress"), Some("off" | "false")),
+            compress: match given("compress") {
+                None | Some("" | "on" | "true") => true,
+                Some("off" | "false") => false,
+                Some(other) => return Err(format!("compress={other:?} is neither; write compress=on or compress=off")),
+            },
             edits: Edits::parse(&raw)?,
             conditions: Conditions::parse(&raw)?.map(Arc::new),
             rewrite: Rewrite::parse(&raw)?,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::command::Draft;
 use super::weight::parse_number;
 use super::{
-    Command, Destination, Instance, Named, Origin, Parsed, Redirect, Scheme, Source, Weight, options, pending,
+    Command, Destination, Instance, Named, Origin, Parsed, Redirect, Reject, Scheme, Source, Weight, options, pending,
 };
 
 /// Reads the route tags of an instance. `datacenter` is the value of `$DC`.
@@ -29,10 +29,48 @@ pub fn parse_tags_with(instance: &Instance, prefix: &str, datacenter: &str, name
                 Origin::Tag { service: instance.service.clone(), instance: instance.id.clone(), tag: tag.into() };
             let result = reader.command(rest.trim());
             parsed.put(origin, tag, result);
+        } else if is_nearly(tag, prefix) {
+            let origin =
+                Origin::Tag { service: instance.service.clone(), instance: instance.id.clone(), tag: tag.into() };
+            let reason = format!("does not begin with {prefix:?}, so it is no route; was that meant?");
+            parsed.rejects.push(Reject::new(origin, tag, reason));
         }
     }
     parsed
 }
+
+/// The letters of the prefix in either case, perhaps one of them left out or two that have changed places, then something that
+/// may be a source, with any marks between them. Letters and digits in their place are somebody else's prefix.
+fn is_nearly(tag: &str, prefix: &str) -> bool {
+    let letters = |text: &str| -> Vec<u8> {
+        text.bytes().filter(u8::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
+    };
+    let want = letters(prefix);
+    if want.len() < SHORTEST_PREFIX {
+        return false;
+    }
+    let mark = |c: char| matches!(c, '-' | '_' | ':' | '/' | '.' | '=' | ' ');
+    tag.match_indices(mark).take(MARKS).any(|(at, _)| {
+        let rest = tag[at..].trim_start_matches(|c| mark(c) && c != '/');
+        let source = rest.starts_with('/') || rest.contains('/') || rest.starts_with(|c: char| c.is_ascii_digit());
+        source && is_slip(&want, &letters(&tag[..at]))
+    })
+}
+
+fn is_slip(want: &[u8], given: &[u8]) -> bool {
+    let same = want.iter().zip(given).take_while(|(a, b)| a == b).count();
+    match (&want[same..], &given[same..]) {
+        ([], []) => true,
+        ([_, want @ ..], given) if want == given => true,
+        ([a, b, want @ ..], [c, d, given @ ..]) => (a, b, want) == (d, c, given),
+        _ => false,
+    }
+}
+
+/// Of a prefix with fewer letters nobody can say what is like it.
+const SHORTEST_PREFIX: usize = 5;
+/// In which the prefix must have ended.
+const MARKS: usize = 4;
 
 /// Does a route tag ask to be served by instances that are down, if nobody else is there?
 pub fn fails_open(tag: &str) -> bool {
@@ -211,5 +249,35 @@ impl Reader<'_> {
         }
         out.push_str(rest);
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_nearly;
+
+    #[test]
+    fn prefixes_that_were_meant() {
+        for (tag, nearly) in [
+            ("urlprefix:/bb", true),
+            ("urlprefix_/bb", true),
+            ("urlprefix/bb", true),
+            ("url-prefix-/aa", true),
+            ("url-prefix:-6080", true),
+            ("URLPREFIX-/cc", true),
+            ("Urlprefix-a.com/", true),
+            ("urlprefx-/a", true),
+            ("urlperfix-a.com/", true),
+            ("urlprefix", false),
+            ("urlprefix-", false),
+            ("urlprefixb-/a", false),
+            ("version-1.2/3", false),
+            ("http://a.com/", false),
+            ("é-/x", false),
+            ("", false),
+        ] {
+            assert_eq!(is_nearly(tag, "urlprefix-"), nearly, "{tag}");
+        }
+        assert!(!is_nearly("lb:/x", "lb-"));
     }
 }

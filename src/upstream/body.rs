@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::allowance::Allowance;
 use super::inbound::{H2Inbound, Inbound, poll_http1};
 use super::kept::Kept;
-use super::{BodyError, Error};
+use super::{BodyError, Error, H2Reply};
 use crate::http1::{Downstream, Spelling};
 
 /// Shared, so that a request whose try has failed can be sent again, and so that a body can still be on its way while the
@@ -31,12 +31,14 @@ enum Source {
     Empty,
     /// Also of a request without a body: interim answers go to its client.
     Http1(Downstream),
+    /// The same.
     Http2(Rc<Http2>),
 }
 
 /// A body that comes over HTTP/2.
 struct Http2 {
     incoming: RefCell<Inbound>,
+    reply: H2Reply,
     touched: Cell<bool>,
     /// Everything was taken.
     ended: Cell<bool>,
@@ -46,6 +48,7 @@ struct Http2 {
 impl Http2 {
     fn new(incoming: Box<H2Inbound>) -> Self {
         Self {
+            reply: incoming.reply().clone(),
             incoming: RefCell::new(Inbound::Http2(incoming)),
             touched: Cell::new(false),
             ended: Cell::new(false),
@@ -107,10 +110,7 @@ impl RequestBody {
         let source = match inbound {
             Inbound::Empty => Source::Empty,
             Inbound::Http1(client) => Source::Http1(client),
-            Inbound::Http2(stream) => {
-                let body = Http2::new(stream);
-                if body.is_over() { Source::Empty } else { Source::Http2(Rc::new(body)) }
-            }
+            Inbound::Http2(stream) => Source::Http2(Rc::new(Http2::new(stream))),
         };
         Self { source, allowance: (limit > 0).then(|| Rc::new(Allowance::new(limit))), kept: None }
     }
@@ -182,13 +182,31 @@ impl RequestBody {
 
     /// The client waits to be told to go on.
     pub(super) fn is_waiting(&self) -> bool {
-        matches!(&self.source, Source::Http1(client) if client.is_waiting())
+        match &self.source {
+            Source::Empty => false,
+            Source::Http1(client) => client.is_waiting(),
+            Source::Http2(body) => body.reply.is_waiting(),
+        }
+    }
+
+    /// The same, and whoever asks is woken when the client begins its body without being told to.
+    pub(super) fn poll_waiting(&self, cx: &mut Context<'_>) -> bool {
+        if let Source::Http2(body) = &self.source
+            && body.reply.is_waiting()
+            && let Inbound::Http2(incoming) = &mut *body.incoming.borrow_mut()
+        {
+            return incoming.poll_begun(cx).is_pending();
+        }
+        // A connection of HTTP/1.1 is read ahead by who answers, in the same task.
+        self.is_waiting()
     }
 
     /// An interim answer for the client, who gets it if its protocol has such a thing.
-    pub(super) fn pass_interim(&self, status: StatusCode, headers: &HeaderMap, spelling: &Spelling) {
-        if let Source::Http1(client) = &self.source {
-            client.pass_interim(status, headers, Some(spelling));
+    pub(super) fn pass_interim(&self, status: StatusCode, headers: &HeaderMap, spelling: Option<&Spelling>) {
+        match &self.source {
+            Source::Empty => {}
+            Source::Http1(client) => client.pass_interim(status, headers, spelling),
+            Source::Http2(body) => body.reply.pass(status, headers),
         }
     }
 }

@@ -86,8 +86,8 @@ impl Connection {
                 Err(Fault::Stuck) => return Poll::Ready(Err(Error::SendTimeout)),
             }
             let Poll::Ready(head) = self.poll_head(cx, method, config)? else {
-                // The time for the response begins when the request, with its body, is on its way.
-                if !self.upload.is_sent() || head_limit.is_zero() {
+                // The time for the response begins when the request, with its body, is on its way, or cannot go on.
+                if !self.upload.has_ended() || head_limit.is_zero() {
                     return Poll::Pending;
                 }
                 if !self.limit.is_set() {
@@ -105,7 +105,7 @@ impl Connection {
             if self.interim > MOST_INTERIM {
                 return Poll::Ready(Err(Error::Malformed("interim answers without end".into())));
             }
-            body.pass_interim(status, &head.parts.headers, &head.spelling);
+            body.pass_interim(status, &head.parts.headers, Some(&head.spelling));
             if status == http::StatusCode::CONTINUE {
                 self.upload.go_on();
             }

@@ -4,20 +4,21 @@ mod body;
 mod lines;
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::Poll;
 
 use h2::client::SendRequest;
 use http::request::Parts;
 use http::uri::{Authority, Parts as UriParts, PathAndQuery, Scheme};
-use http::{HeaderValue, Method, Request, Response, Uri, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 
 use super::exchange::{Exchange, Failed, is_repeatable};
 use super::{Error, RequestBody, ResponseBody};
 
 pub(super) use body::Incoming;
-pub use body::presentable;
 use body::{Upload, upload};
+pub use body::{presentable, send_data};
 pub(super) use lines::Lines;
 use lines::{Found, Lease};
 
@@ -85,17 +86,17 @@ async fn send_on(
         return Err(unsent(Error::Closed(error.into())));
     }
     let request = request(head, exchange.endpoint.tls.is_some());
-    let (answer, sending) = open(&mut sender, request, body.is_end_stream()).map_err(|error| {
+    let (mut answer, sending) = open(&mut sender, request, body.is_end_stream()).map_err(|error| {
         lease.is_over_if(!is_users(&error));
         let at_fault = if is_users(&error) { Error::Malformed(error.into()) } else { Error::Closed(error.into()) };
         unsent(at_fault)
     })?;
     drop(sender);
     let mut sending = sending.map(|stream| Box::pin(upload(body.clone(), stream)));
-    let mut answer = std::pin::pin!(answer);
     // Calls have deadlines of their own, and servers that stream send their heads with the first message.
     let limit = if is_call(head) { Default::default() } else { exchange.times.head };
     let mut timer = None;
+    let mut interim = 0;
     let answered = poll_fn(|cx| {
         if let Some(running) = &mut sending
             && running.as_mut().poll(cx).is_ready()
@@ -105,15 +106,23 @@ async fn send_on(
         if body.has_failed() {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+        while let Poll::Ready(Some(Ok(early))) = answer.poll_informational(cx) {
+            interim += 1;
+            // Nor does HTTP/2 change protocols (RFC 9113, section 8.6).
+            if interim > MOST_INTERIM || early.status() == StatusCode::SWITCHING_PROTOCOLS {
+                return Poll::Ready(Some(Err(Error::Malformed("interim answers that cannot be".into()))));
+            }
+            body.pass_interim(early.status(), early.headers(), None);
+        }
+        if let Poll::Ready(answer) = Pin::new(&mut answer).poll(cx) {
             return Poll::Ready(Some(Ok(answer)));
         }
-        // The time for the response begins when the request, with its body, is on its way.
-        if limit.is_zero() || !body.has_ended() {
+        // The time for the response begins when the request, with its body, is on its way, or is not wanted any more.
+        if limit.is_zero() || sending.is_some() && !body.has_ended() {
             return Poll::Pending;
         }
         let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        timer.as_mut().poll(cx).map(|()| Some(Err(())))
+        timer.as_mut().poll(cx).map(|()| Some(Err(Error::HeadTimeout)))
     })
     .await;
     let refused = |error, unprocessed, lost| Refused { failed: Failed { error, unsent: false }, unprocessed, lost };
@@ -140,7 +149,7 @@ async fn send_on(
             };
             Err(refused(error, unprocessed, lost))
         }
-        Some(Err(())) => Err(refused(Error::HeadTimeout, false, false)),
+        Some(Err(error)) => Err(refused(error, false, false)),
         None => Err(refused(body.failure(), false, false)),
     }
 }
@@ -195,6 +204,7 @@ fn request(head: &Parts, tls: bool) -> Request<()> {
 
 /// A target that refuses twice is not asked a third time.
 const AGAIN: u32 = 2;
+const MOST_INTERIM: u32 = 100;
 
 #[cfg(test)]
 mod tests;

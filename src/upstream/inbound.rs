@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::BodyError;
+use super::{BodyError, H2Reply};
 use crate::http1::{Downstream, Step};
 
 /// The body of a request, as its client sends it.
@@ -29,14 +29,32 @@ pub struct H2Inbound {
     waiting: bool,
     /// Looks at all data on its way, and may put an end to it.
     watch: Option<Watch>,
+    reply: H2Reply,
+    /// Came before anybody asked for it.
+    ahead: Option<Result<Bytes, h2::Error>>,
 }
 
 type Watch = Box<dyn FnMut(&[u8]) -> Result<(), BodyError>>;
 
 impl H2Inbound {
     /// `length`: from the head, which h2 has compared with the body already. `pause`: see `rt` of listeners; 0: no limit.
-    pub fn new(stream: h2::RecvStream, length: Option<u64>, pause: Duration) -> Self {
-        Self { stream, length, pause, timer: None, waiting: false, watch: None }
+    pub fn new(stream: h2::RecvStream, length: Option<u64>, pause: Duration, reply: H2Reply) -> Self {
+        Self { stream, length, pause, timer: None, waiting: false, watch: None, reply, ahead: None }
+    }
+
+    /// Where interim answers go.
+    pub(super) fn reply(&self) -> &H2Reply {
+        &self.reply
+    }
+
+    /// Ready when the client has not waited to be told to go on.
+    pub(super) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.ahead.is_none() && !self.stream.is_end_stream() {
+            // Without data at its end, there are trailers, perhaps.
+            self.ahead = ready!(self.stream.poll_data(cx));
+        }
+        self.reply.waits_no_more();
+        Poll::Ready(())
     }
 
     /// `watch` sees all data. An error ends the body as if its client had broken off.
@@ -66,7 +84,14 @@ impl H2Inbound {
     }
 
     fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if let Some(data) = ready!(self.stream.poll_data(cx)) {
+        let data = match self.ahead.take() {
+            None => {
+                self.reply.go_on();
+                ready!(self.stream.poll_data(cx))
+            }
+            ahead => ahead,
+        };
+        if let Some(data) = data {
             let data = data?;
             self.stream.flow_control().release_capacity(data.len())?;
             if let Some(length) = &mut self.length {
@@ -95,7 +120,7 @@ impl Body for Inbound {
     fn is_end_stream(&self) -> bool {
         match self {
             Inbound::Http1(client) => client.is_over(),
-            Inbound::Http2(body) => body.stream.is_end_stream(),
+            Inbound::Http2(body) => body.ahead.is_none() && body.stream.is_end_stream(),
             Inbound::Empty => true,
         }
     }
@@ -103,8 +128,8 @@ impl Body for Inbound {
     fn size_hint(&self) -> SizeHint {
         match self {
             Inbound::Http1(client) => client.left().map_or_else(SizeHint::default, SizeHint::with_exact),
-            Inbound::Http2(body) if body.stream.is_end_stream() => SizeHint::with_exact(0),
             Inbound::Empty => SizeHint::with_exact(0),
+            Inbound::Http2(body) if body.ahead.is_none() && body.stream.is_end_stream() => SizeHint::with_exact(0),
             Inbound::Http2(body) => body.length.map(SizeHint::with_exact).unwrap_or_default(),
         }
     }

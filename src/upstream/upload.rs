@@ -95,6 +95,11 @@ impl Upload {
         matches!(self.state, State::Complete) && self.out.is_empty()
     }
 
+    /// Nothing more is sent: everything was, or the target takes no more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.is_sent() || matches!(self.state, State::Broken(_))
+    }
+
     /// Nothing was sent.
     pub(super) fn is_unsent(&self) -> bool {
         self.out.written() == 0
@@ -139,7 +144,7 @@ impl Upload {
 
     fn gather(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
         if let State::Held(held) = &mut self.state
-            && (held.poll(cx).is_ready() || !self.body.is_waiting())
+            && (held.poll(cx).is_ready() || !self.body.poll_waiting(cx))
         {
             self.state = State::Body;
         }

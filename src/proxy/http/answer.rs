@@ -96,7 +96,7 @@ impl Refusal {
         response
     }
 
-    /// After these the next bytes cannot be trusted to be a request.
+    /// After these the next bytes cannot be trusted to be a request, or there is no saying whether a body comes.
     fn ends_connection(self) -> bool {
         matches!(
             self,

@@ -1,6 +1,6 @@
 //! What a request asks for: its host and its target, in whatever form they came.
 
-use http::header::{EXPECT, HOST, HeaderMap, TRANSFER_ENCODING};
+use http::header::{EXPECT, HOST, HeaderMap};
 use http::uri::PathAndQuery;
 use http::{Extensions, Method, Request, Version};
 
@@ -16,13 +16,12 @@ pub(crate) enum Asked {
     Options,
 }
 
-/// Checks what hyper leaves to us. An absolute target wins over Host (RFC 9112, section 3.2.2), and Host is set to it.
+/// Checks what the codecs leave to us. An absolute target wins over Host (RFC 9112, section 3.2.2), and Host is set to it.
 pub(crate) fn asked<B>(request: &mut Request<B>, max_target: usize) -> Result<Asked, Refusal> {
     if *request.method() == Method::CONNECT {
         return Err(Refusal::Connect);
     }
     check_expectation(request.headers())?;
-    check_coding(request.headers())?;
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
         (_, Some(_)) => return Err(Refusal::MissingHost),
@@ -67,15 +66,6 @@ pub(crate) fn asked<B>(request: &mut Request<B>, max_target: usize) -> Result<As
 fn check_expectation(headers: &HeaderMap) -> Result<(), Refusal> {
     let other = headers.get_all(EXPECT).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     if other { Err(Refusal::Expectation) } else { Ok(()) }
-}
-
-fn check_coding(headers: &HeaderMap) -> Result<(), Refusal> {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    match (codings.next(), codings.next()) {
-        (None, _) => Ok(()),
-        (Some(coding), None) if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") => Ok(()),
-        _ => Err(Refusal::Coding),
-    }
 }
 
 /// `uri-host [ ":" port ]` (RFC 9110, section 7.2), or nothing.

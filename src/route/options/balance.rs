@@ -16,11 +16,7 @@ pub struct Balance {
 
 impl Balance {
     pub(super) fn parse(raw: &BTreeMap<String, String>) -> Result<Option<Box<Self>>, String> {
-        if let Some(value) = raw.get(FAIL_OPEN)
-            && !matches!(value.as_str(), "true" | "false")
-        {
-            return Err(format!("failopen={value:?} is neither; write failopen=true or failopen=false"));
-        }
+        super::truth(FAIL_OPEN, raw.get(FAIL_OPEN).map(String::as_str), false)?;
         let [strategy, hash, priority] = ["strategy", "hash", "priority"].map(|key| raw.get(key).map(String::as_str));
         if strategy.is_none() && hash.is_none() && priority.is_none() {
             return Ok(None);

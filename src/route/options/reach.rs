@@ -29,11 +29,7 @@ impl Reach {
         if raw.contains_key("cafile") && raw.get("tlsskipverify").is_some_and(|value| value == "true") {
             return Err("cafile= has no meaning with tlsskipverify=true; write one of them".to_owned());
         }
-        let connect = match raw.get("connect").map(String::as_str) {
-            None | Some("false") => false,
-            Some("true") => true,
-            Some(other) => return Err(format!("connect={other:?} is neither; write connect=true")),
-        };
+        let connect = super::truth("connect", raw.get("connect").map(String::as_str), false)?;
         let other = ["cafile", "clientcert", "tlsskipverify"].into_iter().find(|key| raw.contains_key(*key));
         if let (true, Some(other)) = (connect, other) {
             return Err(format!("{other} has no meaning with connect=true; write one of them"));
@@ -93,7 +89,7 @@ mod tests {
             ("cafile=../x", "not a path"),
             ("cafile=", "no name"),
             ("cafile=a tlsskipverify=true", "write one of them"),
-            ("connect=yes", "write connect=true"),
+            ("connect=yes", "write true or false"),
             ("connect=true cafile=a", "write one of them"),
             ("connect=true tlsskipverify=false", "write one of them"),
             ("clientcert=a/b", "not a path"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::truth;
 use crate::route::balance::is_token;
 
 /// The cookie that binds a client to an instance.
@@ -72,15 +73,6 @@ impl Sticky {
             SameSite::None => "; SameSite=None",
         };
         Ok(Some(Box::new(Self { name: name.into(), attributes: attributes.into() })))
-    }
-}
-
-fn truth(key: &str, value: Option<&str>, default: bool) -> Result<bool, String> {
-    match value {
-        None => Ok(default),
-        Some("true") => Ok(true),
-        Some("false") => Ok(false),
-        Some(other) => Err(format!("{key}={other:?} is neither; write true or false")),
     }
 }
 

@@ -54,7 +54,6 @@ fn tags_and_their_commands() {
         ),
         (&["urlprefix-${DC}.example.com/$DC"], &["route add svc-1 fra1.example.com/FRA1 http://1.1.1.1:2222/"]),
         (&["urlprefix-/a b c"], &[r#"route add svc-1 /a http://1.1.1.1:2222/ opts "b= c=""#]),
-        (&["URLPREFIX-/foo", "urlprefix-/x"], &[r#"route add svc-1 /x http://1.1.1.1:2222/ tags "URLPREFIX-/foo""#]),
         (
             &["urlprefix-/p proto=https redirect=301,http://x/"],
             &[r#"route add svc-1 /p http://x/ opts "redirect=301""#],
@@ -242,4 +241,30 @@ fn r37_service_names_that_are_no_words() {
         assert_eq!(built.table.listing().lines().count(), 2, "{name}");
     }
     assert_eq!(lines(&["urlprefix-/x"])[0].split(' ').count(), 5);
+}
+
+#[test]
+fn what_is_nearly_a_route_tag_is_told_and_stays_a_service_tag() {
+    let (lines, rejects) = read(&instance(&["URLPREFIX-/foo", "urlprefix-/x"]), "urlprefix-", "");
+    assert_eq!(lines, [r#"route add svc-1 /x http://1.1.1.1:2222/ tags "URLPREFIX-/foo""#]);
+    assert!(matches!(&rejects[..], [reason] if reason.contains("does not begin with")), "{rejects:?}");
+}
+
+#[test]
+fn what_does_nothing_is_told_and_costs_no_route() {
+    for (tag, told) in [
+        ("urlprefix-/a stirp=/a", "did you mean strip?"),
+        ("urlprefix-/a tlsskipverify=1", "tlsskipverify=true"),
+        ("urlprefix-/a/../b", "a dot segment"),
+        ("urlprefix-http://a.com/b", "a double slash"),
+    ] {
+        let (lines, rejects) = read(&instance(&[tag]), "urlprefix-", "");
+        assert_eq!(lines.len(), 1, "{tag}");
+        assert!(matches!(&rejects[..], [reason] if reason.contains(told)), "{tag}: {rejects:?}");
+    }
+    for (tag, told) in [("urlprefix-/a secure=1", "secure=\"1\""), ("urlprefix-/a compress=no", "compress=\"no\"")] {
+        let (lines, rejects) = read(&instance(&[tag]), "urlprefix-", "");
+        assert_eq!(lines.len(), 0, "{tag}");
+        assert!(matches!(&rejects[..], [reason] if reason.contains(told)), "{tag}: {rejects:?}");
+    }
 }

@@ -62,8 +62,8 @@ pub fn presentable(mut trailers: HeaderMap) -> HeaderMap {
     trailers
 }
 
-/// `None`: the stream is over.
-async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes, last: bool) -> Option<()> {
+/// Waits for room. `None`: the stream is over.
+pub async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes, last: bool) -> Option<()> {
     while !data.is_empty() {
         stream.reserve_capacity(data.len());
         let room = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await?.ok()?;

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, EXPECT};
 use http::{Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
@@ -16,35 +16,44 @@ use super::super::body::Body;
 use super::super::{Client, grpc};
 use super::{head, websocket};
 use crate::life::Watch;
-use crate::upstream::{H2Inbound, Inbound, presentable};
+use crate::upstream::{H2Inbound, H2Reply, Inbound, presentable, send_data};
 
 /// Answers a request. A client that resets its stream ends everything that is done for it.
-pub(super) async fn serve(client: Client, request: Request<RecvStream>, mut respond: SendResponse<Bytes>, life: Watch) {
+pub(super) async fn serve(client: Client, request: Request<RecvStream>, respond: SendResponse<Bytes>, life: Watch) {
+    let expectation = request.headers().get(EXPECT);
+    let expects = expectation.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+        && !request.body().is_end_stream();
+    let reply = H2Reply::new(respond, expects);
     if *request.method() == Method::CONNECT && websocket::is_asked_for(&request) {
-        return websocket::serve(client, request, respond, life).await;
+        return websocket::serve(client, request, reply, life).await;
     }
     let wt = client.listener.write_timeout;
-    let work = exchange(&client, request, &mut respond);
+    let work = exchange(&client, request, &reply);
     if wt.is_zero() {
         return work.await;
     }
     if tokio::time::timeout_at(Instant::now() + wt, work).await.is_err() {
         tracing::debug!("{}: the response took longer than the listener's wt", client.peer.remote);
-        respond.send_reset(Reason::CANCEL);
+        reply.with(|respond| respond.send_reset(Reason::CANCEL));
     }
 }
 
-async fn exchange(client: &Client, request: Request<RecvStream>, respond: &mut SendResponse<Bytes>) {
+async fn exchange(client: &Client, request: Request<RecvStream>, reply: &H2Reply) {
     let head_only = *request.method() == Method::HEAD;
     let response = tokio::select! {
         biased;
-        _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
-        response = answer(client, request) => response,
+        _ = gone(reply) => return,
+        response = answer(client, request, reply) => response,
     };
-    send(client, response, respond, head_only).await;
+    send(client, response, reply, head_only).await;
 }
 
-async fn answer(client: &Client, mut request: Request<RecvStream>) -> Response<Body> {
+/// Ends when the client wants no answer any more.
+pub(super) async fn gone(reply: &H2Reply) {
+    let _ = poll_fn(|cx| reply.with(|respond| respond.poll_reset(cx))).await;
+}
+
+async fn answer(client: &Client, mut request: Request<RecvStream>, reply: &H2Reply) -> Response<Body> {
     if request.headers().len() > client.worker.config.max_headers {
         return Refusal::HeadTooLarge.answer();
     }
@@ -52,17 +61,13 @@ async fn answer(client: &Client, mut request: Request<RecvStream>) -> Response<B
     // Calls have deadlines of their own, and may be silent for long.
     let pause = if grpc::is_call(&request) { Default::default() } else { client.listener.read_timeout };
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let request = request.map(|stream| Inbound::Http2(Box::new(H2Inbound::new(stream, length, pause))));
+    let request = request.map(|stream| Inbound::Http2(Box::new(H2Inbound::new(stream, length, pause, reply.clone()))));
     client.handle(request).await
 }
 
 /// Sends a response until it is over, or nobody wants it any more.
-pub(super) async fn send(
-    client: &Client,
-    response: Response<Body>,
-    respond: &mut SendResponse<Bytes>,
-    head_only: bool,
-) {
+pub(super) async fn send(client: &Client, response: Response<Body>, reply: &H2Reply, head_only: bool) {
+    reply.close();
     let (mut head, mut body) = response.into_parts();
     head::remove_connection_headers(&mut head.headers);
     if head_only && !body.is_end_stream() {
@@ -75,7 +80,7 @@ pub(super) async fn send(
     let mut response = Response::new(());
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
-    match respond.send_response(response, over) {
+    match reply.with(|respond| respond.send_response(response, over)) {
         Ok(mut stream) if !over => match body.deadline() {
             None => send_body(body, &mut stream).await,
             Some(at) => {
@@ -88,7 +93,7 @@ pub(super) async fn send(
         Err(error) => {
             // A header of the target that HTTP/2 does not have, or the stream is over.
             tracing::debug!("{}: {error}", client.peer.remote);
-            respond.send_reset(Reason::INTERNAL_ERROR);
+            reply.with(|respond| respond.send_reset(Reason::INTERNAL_ERROR));
         }
     }
 }
@@ -129,22 +134,4 @@ async fn send_body(mut body: Body, stream: &mut SendStream<Bytes>) {
             },
         }
     }
-}
-
-/// Waits for room. `None`: the stream is over.
-async fn send_data(stream: &mut SendStream<Bytes>, mut data: Bytes, last: bool) -> Option<()> {
-    while !data.is_empty() {
-        stream.reserve_capacity(data.len());
-        let room = poll_fn(|cx| stream.poll_capacity(cx)).await?.ok()?;
-        let part = data.split_to(room.min(data.len()));
-        let end = last && data.is_empty();
-        stream.send_data(part, end).ok()?;
-        if end {
-            return Some(());
-        }
-    }
-    if last {
-        stream.send_data(data, true).ok()?;
-    }
-    Some(())
 }

@@ -1,7 +1,6 @@
 //! WebSocket over a stream (RFC 8441), to targets that know it over HTTP/1.1 only.
 
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,17 +10,17 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf as _, Bytes};
-use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{CONNECTION, HeaderName, HeaderValue, UPGRADE};
 use http::{Method, Request, Response, StatusCode, Version};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Instant;
 
+use super::super::answer::Refusal;
 use super::super::{Client, Tunnel};
 use super::{head, stream};
 use crate::life::{Phase, Watch};
-use crate::upstream::Inbound;
+use crate::upstream::{H2Reply, Inbound};
 
 /// An extended CONNECT for a WebSocket. Any other is refused like CONNECT itself.
 pub(super) fn is_asked_for<B>(request: &Request<B>) -> bool {
@@ -30,7 +29,32 @@ pub(super) fn is_asked_for<B>(request: &Request<B>) -> bool {
 }
 
 /// Makes the handshake of HTTP/1.1 with the target, then passes bytes on.
-pub(super) async fn serve(client: Client, request: Request<RecvStream>, mut respond: SendResponse<Bytes>, life: Watch) {
+pub(super) async fn serve(client: Client, request: Request<RecvStream>, reply: H2Reply, life: Watch) {
+    let wt = client.listener.write_timeout;
+    let asking = ask(&client, request, &reply);
+    let agreed = if wt.is_zero() {
+        asking.await
+    } else {
+        // As on HTTP/1.1: for the handshake, and not for what comes behind it.
+        match tokio::time::timeout(wt, asking).await {
+            Ok(agreed) => agreed,
+            Err(_) => {
+                tracing::debug!("{}: the response took longer than the listener's wt", client.peer.remote);
+                return reply.with(|respond| respond.send_reset(Reason::CANCEL));
+            }
+        }
+    };
+    if let Some((pipe, tunnel)) = agreed {
+        relay(&client, pipe, tunnel, life).await;
+    }
+}
+
+/// The handshake. `None`: there is no tunnel, and the client knows why.
+async fn ask(client: &Client, request: Request<RecvStream>, reply: &H2Reply) -> Option<(Pipe, Tunnel)> {
+    if request.headers().len() > client.worker.config.max_headers {
+        stream::send(client, Refusal::HeadTooLarge.answer(), reply, false).await;
+        return None;
+    }
     let (mut head, received) = request.into_parts();
     // What a client of HTTP/1.1 would have asked.
     head.method = Method::GET;
@@ -47,28 +71,28 @@ pub(super) async fn serve(client: Client, request: Request<RecvStream>, mut resp
 
     let response = tokio::select! {
         biased;
-        _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
+        () = stream::gone(reply) => return None,
         response = client.handle(request) => response,
     };
     let Some(tunnel) = client.tunnel.take() else {
-        return stream::send(&client, response, &mut respond, false).await;
+        stream::send(client, response, reply, false).await;
+        return None;
     };
     let mut accepted = Response::new(());
     *accepted.status_mut() = StatusCode::OK;
     *accepted.headers_mut() = response.into_parts().0.headers;
     head::remove_connection_headers(accepted.headers_mut());
     accepted.headers_mut().remove(ACCEPT);
-    match respond.send_response(accepted, false) {
+    reply.close();
+    match reply.with(|respond| respond.send_response(accepted, false)) {
         Ok(sent) => {
-            relay(
-                &client,
-                Pipe { received, read: Bytes::new(), sent, active: Rc::new(Cell::new(Instant::now())) },
-                tunnel,
-                life,
-            )
-            .await
+            let active = Rc::new(Cell::new(Instant::now()));
+            Some((Pipe { received, read: Bytes::new(), sent, active }, tunnel))
         }
-        Err(error) => tracing::debug!("{}: {error}", client.peer.remote),
+        Err(error) => {
+            tracing::debug!("{}: {error}", client.peer.remote);
+            None
+        }
     }
 }
 
