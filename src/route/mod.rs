@@ -66,7 +66,7 @@ pub use options::{
 };
 pub use redirect::Redirect;
 pub use table::Table;
-pub use tags::{FAIL_OPEN, fails_open, parse_tags, parse_tags_with};
+pub use tags::{FAIL_OPEN, fails_open, is_nearly_a_route, parse_tags, parse_tags_with};
 pub use target::{Route, Target};
 pub use turn::Turn;
 pub use weight::Weight;

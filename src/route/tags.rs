@@ -29,7 +29,7 @@ pub fn parse_tags_with(instance: &Instance, prefix: &str, datacenter: &str, name
                 Origin::Tag { service: instance.service.clone(), instance: instance.id.clone(), tag: tag.into() };
             let result = reader.command(rest.trim());
             parsed.put(origin, tag, result);
-        } else if is_nearly(tag, prefix) {
+        } else if is_nearly_a_route(tag, prefix) {
             let origin =
                 Origin::Tag { service: instance.service.clone(), instance: instance.id.clone(), tag: tag.into() };
             let reason = format!("does not begin with {prefix:?}, so it is no route; was that meant?");
@@ -41,7 +41,7 @@ pub fn parse_tags_with(instance: &Instance, prefix: &str, datacenter: &str, name
 
 /// The letters of the prefix in either case, perhaps one of them left out or two that have changed places, then something that
 /// may be a source, with any marks between them. Letters and digits in their place are somebody else's prefix.
-fn is_nearly(tag: &str, prefix: &str) -> bool {
+pub fn is_nearly_a_route(tag: &str, prefix: &str) -> bool {
     let letters = |text: &str| -> Vec<u8> {
         text.bytes().filter(u8::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
     };
@@ -254,7 +254,7 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_nearly;
+    use super::is_nearly_a_route;
 
     #[test]
     fn prefixes_that_were_meant() {
@@ -276,8 +276,8 @@ mod tests {
             ("é-/x", false),
             ("", false),
         ] {
-            assert_eq!(is_nearly(tag, "urlprefix-"), nearly, "{tag}");
+            assert_eq!(is_nearly_a_route(tag, "urlprefix-"), nearly, "{tag}");
         }
-        assert!(!is_nearly("lb:/x", "lb-"));
+        assert!(!is_nearly_a_route("lb:/x", "lb-"));
     }
 }

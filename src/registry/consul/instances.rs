@@ -39,7 +39,7 @@ impl Instances {
             if !read.nodes.contains(node.name.as_str()) {
                 read.nodes.insert(node.name.as_str().into());
             }
-            let routed = service.tags.iter().any(|tag| lists::is_route(tag, prefix));
+            let routed = service.tags.iter().any(|tag| lists::is_of_interest(tag, prefix));
             let up = rules.accept(&service.id, checks);
             let mut tags = service.tags.clone();
             let in_all =

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::route;
+
 /// A fingerprint per name. Equal numbers: nothing changed that matters.
 pub(super) type Prints = HashMap<Arc<str>, u64>;
 
@@ -60,7 +62,7 @@ impl Checks {
             let name = check.service_name.str();
             if !self.tagged.contains(name)
                 && is_askable(name)
-                && check.service_tags.0.iter().any(|tag| is_route(tag, prefix))
+                && check.service_tags.0.iter().any(|tag| is_of_interest(tag, prefix))
             {
                 self.tagged.insert(name.into());
             }
@@ -244,7 +246,7 @@ impl<'de> Visitor<'de> for NamesSeed<'_> {
         let mut names = Names::default();
         while let Some((name, tags)) = map.next_entry::<Text<'de>, Texts<'de>>()? {
             names.consul |= name.0 == "consul";
-            if !tags.0.iter().any(|tag| is_route(tag, self.0)) {
+            if !tags.0.iter().any(|tag| is_of_interest(tag, self.0)) {
             } else if !is_askable(&name.0) {
                 names.unaskable = Some(name.0.into_owned());
             } else {
@@ -260,6 +262,15 @@ impl<'de> Visitor<'de> for NamesSeed<'_> {
 /// Whether a tag is a route tag.
 pub(super) fn is_route(tag: &str, prefix: &str) -> bool {
     tag.trim_start().starts_with(prefix)
+}
+
+/// Whether it is a route tag, or was meant as one: then its service is read so that somebody hears of it.
+pub(super) fn is_of_interest(tag: &str, prefix: &str) -> bool {
+    let begins_alike = || {
+        let first = |text: &str| text.as_bytes().first().map(u8::to_ascii_lowercase);
+        tag.len() > prefix.len() / 2 && first(tag.trim_start()) == first(prefix)
+    };
+    is_route(tag, prefix) || (begins_alike() && route::is_nearly_a_route(tag.trim(), prefix))
 }
 
 /// Whether Consul can be asked about a service: it cleans the path of a request, escapes and all, so some names lead

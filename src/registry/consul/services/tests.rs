@@ -101,6 +101,9 @@ async fn what_is_no_route_of_ours_is_never_read() {
     fake.put(svc("web", "w2", 81));
     w.view.until("the second instance", 2.0, |v| v.is("web:80 81")).await;
     assert_eq!(fake.saw("/health/service/other"), Vec::<String>::new());
+    // A slip in the only route tag has to come to somebody's eyes.
+    fake.put(Svc { tags: vec!["urlprefix:/slip".into()], ..svc("slip", "s1", 82) });
+    w.view.until("the one with a slip", 2.0, |v| v.is("slip:82, web:80 81")).await;
 }
 
 #[tokio::test]
