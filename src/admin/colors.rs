@@ -17,7 +17,7 @@ pub(super) fn classes(configured: &str) -> String {
     classes
 }
 
-/// Whether [`classes`] knows all of it.
+/// Whether all of it is a colour of the UI, with or without a shade.
 pub fn is_color(configured: &str) -> bool {
     let mut words = configured.split_ascii_whitespace();
     words.clone().any(|word| NAMES.contains(&word)) && words.all(|word| NAMES.contains(&word) || is_shade(word))

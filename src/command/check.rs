@@ -98,7 +98,12 @@ impl Report {
         builder.manual(parsed.entries);
         let built = builder.build();
         for reject in parsed.rejects.iter().chain(&built.rejects) {
-            self.mistakes.push(mistake(reject));
+            let mistake = mistake(reject);
+            if reject.advice {
+                self.warnings.push(mistake.text);
+            } else {
+                self.mistakes.push(mistake);
+            }
         }
         self.unknown_schemes(&built.table);
         self.unknown_options(&built.table);
@@ -109,6 +114,10 @@ impl Report {
         for route in table.routes() {
             let names = route.targets.iter().flat_map(|target| target.options.raw.keys());
             for name in names.filter(|name| tag_option(name).is_none()) {
+                // That one was told already.
+                if self.warnings.iter().any(|line| line.contains(&format!("{name:?} is no option"))) {
+                    continue;
+                }
                 let known = TAG_OPTIONS.iter().map(|option| option.name);
                 let hint = near(name, known).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
                 let line = format!("route {}{}: {name} is no option and changes nothing{hint}", route.host, route.path);

@@ -329,6 +329,7 @@ mod tests {
             origin: Origin::Key { key: "fabio/config".into(), line: 3 },
             text: "route ad".into(),
             reason: "unknown command".into(),
+            advice: false,
         };
         board.table.store(Arc::new(TableStatus { rejects: [reject].into(), ..Default::default() }));
         let json = serde_json::to_value(board.status(true)).unwrap();

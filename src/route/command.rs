@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use super::{Class, Destination, Options, Scheme, Weight, pending, quote};
+use super::{Class, Destination, Options, Remark, Scheme, Weight, pending, quote};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
@@ -112,7 +112,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// The command, and what the operator must know about it though it is usable.
-    pub(super) fn check(self) -> Result<(Command, Option<String>), String> {
+    pub(super) fn check(self) -> Result<(Command, Option<Remark>), String> {
         if self.service.is_empty() {
             return Err("the name of the service is empty".to_owned());
         }
@@ -135,7 +135,8 @@ impl Draft {
                     .to_owned(),
             );
         }
-        let warning = warning.or_else(|| if http { never_asked_for(&self.source.path) } else { None });
+        let idle = || http.then(|| never_asked_for(&self.source.path)).flatten().map(Remark::Idle);
+        let warning = warning.or_else(idle);
         let add = Add {
             service: self.service,
             instance: self.instance,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::command::Draft;
-use super::{Command, Delete, Destination, Origin, Parsed, Reject, SetWeight, Source, Weight};
+use super::{Command, Delete, Destination, Origin, Parsed, Reject, Remark, SetWeight, Source, Weight};
 
 /// A route definition as custom registries send it in JSON. `null` is as good as leaving a field out.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -66,7 +66,7 @@ fn put(parsed: &mut Parsed, index: u32, definition: Definition, text: &str) {
 }
 
 impl Definition {
-    fn command(self) -> Result<(Command, Option<String>), String> {
+    fn command(self) -> Result<(Command, Option<Remark>), String> {
         let number = self.weight.unwrap_or_default();
         if !number.is_finite() {
             return Err("weight is not a finite number".to_owned());

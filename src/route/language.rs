@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::command::Draft;
 use super::weight::parse_number;
-use super::{Command, Delete, Destination, Origin, Parsed, SetWeight, Source, Weight, options};
+use super::{Command, Delete, Destination, Origin, Parsed, Remark, SetWeight, Source, Weight, options};
 
 /// Reads commands in the route language. `origin` names the place of a line, counted from 1. A bad line costs itself.
 pub fn parse_text(text: &str, origin: impl Fn(u32) -> Origin) -> Parsed {
@@ -26,7 +26,7 @@ pub fn parse_text(text: &str, origin: impl Fn(u32) -> Origin) -> Parsed {
     parsed
 }
 
-fn command(line: &str) -> Result<(Command, Option<String>), String> {
+fn command(line: &str) -> Result<(Command, Option<Remark>), String> {
     let mut words = Words(line);
     if words.next() != Some("route") {
         return Err(EXPECTED.to_owned());
@@ -39,7 +39,7 @@ fn command(line: &str) -> Result<(Command, Option<String>), String> {
     }
 }
 
-fn add(mut words: Words<'_>) -> Result<(Command, Option<String>), String> {
+fn add(mut words: Words<'_>) -> Result<(Command, Option<Remark>), String> {
     let (Some(service), Some(source), Some(destination)) = (words.next(), words.next(), words.next()) else {
         return Err(ADD.to_owned());
     };

@@ -106,11 +106,22 @@ pub struct Reject {
     pub text: String,
     /// What is wrong and how to write it right.
     pub reason: String,
+    /// Nothing was left out because of it: something that was meant has no effect.
+    pub advice: bool,
+}
+
+/// What must be known about a command that is usable.
+#[derive(Debug, PartialEq)]
+enum Remark {
+    /// Its route lets nobody in.
+    Closed(String),
+    /// A part of it has no effect.
+    Idle(String),
 }
 
 impl Reject {
     pub(crate) fn new(origin: Origin, text: &str, reason: impl Into<String>) -> Self {
-        Self { origin, text: excerpt(text), reason: reason.into() }
+        Self { origin, text: excerpt(text), reason: reason.into(), advice: false }
     }
 }
 
@@ -130,12 +141,16 @@ pub struct Parsed {
 }
 
 impl Parsed {
-    fn put(&mut self, origin: Origin, text: &str, result: Result<(Command, Option<String>), String>) {
+    fn put(&mut self, origin: Origin, text: &str, result: Result<(Command, Option<Remark>), String>) {
         match result {
             Ok((command, warning)) => {
-                if let Some(reason) = warning {
-                    self.rejects.push(Reject::new(origin.clone(), text, reason));
-                }
+                let (reason, advice) = match warning {
+                    None => (None, false),
+                    Some(Remark::Closed(reason)) => (Some(reason), false),
+                    Some(Remark::Idle(reason)) => (Some(reason), true),
+                };
+                let told = reason.map(|reason| Reject { advice, ..Reject::new(origin.clone(), text, reason) });
+                self.rejects.extend(told);
                 self.entries.push(Entry { origin, command });
             }
             Err(reason) => self.rejects.push(Reject::new(origin, text, reason)),

@@ -32,7 +32,7 @@ pub use self::reach::Reach;
 pub use self::rewrite::Rewrite;
 pub use self::sticky::{SameSite, Sticky};
 pub use self::tries::Tries;
-use super::{Access, Edits, Redirect, path};
+use super::{Access, Edits, Redirect, Remark, path};
 
 /// Options of a target, raw and parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +150,7 @@ impl Options {
 
     /// Gives a meaning to the options. An error is a reason not to have the route at all; the text beside the options is
     /// a reason why the route is closed, or a word about an option that does nothing.
-    pub(super) fn parse(raw: BTreeMap<String, String>) -> Result<(Arc<Self>, Option<String>), String> {
+    pub(super) fn parse(raw: BTreeMap<String, String>) -> Result<(Arc<Self>, Option<Remark>), String> {
         if raw.is_empty() {
             return Ok((NONE.clone(), None));
         }
@@ -178,7 +178,7 @@ impl Options {
         }
         let redirect = given("redirect").map(Redirect::parse).transpose()?;
         let (access, warning) = Access::parse(given("allow"), given("deny"));
-        let warning = warning.or_else(|| known::hint(&raw));
+        let warning = warning.map(Remark::Closed).or_else(|| known::hint(&raw).map(Remark::Idle));
         let options = Self {
             strip: filled("strip").map(str::to_owned),
             prepend: filled("prepend").map(path::presentable),

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::command::Draft;
 use super::weight::parse_number;
 use super::{
-    Command, Destination, Instance, Named, Origin, Parsed, Redirect, Reject, Scheme, Source, Weight, options, pending,
+    Command, Destination, Instance, Named, Origin, Parsed, Redirect, Reject, Remark, Scheme, Source, Weight, options,
+    pending,
 };
 
 /// Reads the route tags of an instance. `datacenter` is the value of `$DC`.
@@ -33,7 +34,7 @@ pub fn parse_tags_with(instance: &Instance, prefix: &str, datacenter: &str, name
             let origin =
                 Origin::Tag { service: instance.service.clone(), instance: instance.id.clone(), tag: tag.into() };
             let reason = format!("does not begin with {prefix:?}, so it is no route; was that meant?");
-            parsed.rejects.push(Reject::new(origin, tag, reason));
+            parsed.rejects.push(Reject { advice: true, ..Reject::new(origin, tag, reason) });
         }
     }
     parsed
@@ -101,7 +102,7 @@ struct Given {
 }
 
 impl Reader<'_> {
-    fn command(&mut self, rest: &str) -> Result<(Command, Option<String>), String> {
+    fn command(&mut self, rest: &str) -> Result<(Command, Option<Remark>), String> {
         if rest.chars().any(|c| c.is_control() && c != '\t') {
             return Err("a route tag has no line breaks and no control characters but tabs between options".to_owned());
         }

@@ -112,7 +112,7 @@ async fn certificates_to_the_letter() {
 #[tokio::test]
 async fn rejects_to_the_letter() {
     let admin = start(Access::ReadOnly, "").await;
-    let reject = |origin, text: &str| Reject { origin, text: text.into(), reason: "why & how".into() };
+    let reject = |origin, text: &str| Reject { origin, text: text.into(), reason: "why & how".into(), advice: false };
     *admin.world.rejects.lock().unwrap() = vec![
         reject(
             Origin::Tag { service: "s".into(), instance: "n/s-1".into(), tag: "urlprefix-/<script>".into() },
