@@ -265,7 +265,8 @@ fn who_the_client_is() {
         (case.set)(&mut config);
         let mut headers = map(case.sent);
         let peer = peer(case.tls);
-        let facts = Facts { peer: &peer, host: case.host, version: Version::HTTP_11 };
+        let (present, told) = (Present::of(&headers), Told::default());
+        let facts = Facts { peer: &peer, host: case.host, version: Version::HTTP_11, present, told: &told };
         Rules::new(&config).introduce(&mut headers, &facts);
         if let Some(strip) = case.strip {
             tell_prefix(&mut headers, strip);
@@ -317,7 +318,8 @@ fn connection_removes_what_it_names_but_not_what_we_rely_on() {
         ("trailer", "x-sum"),
         ("other", "2"),
     ]);
-    Rules::new(&config).remove_hop_by_hop(&mut headers);
+    let present = Present::of(&headers);
+    Rules::new(&config).remove_hop_by_hop(&mut headers, present);
     let left =
         ["content-length: 5", "host: a", "other: 2", "trailer: x-sum", "x-forwarded-for: 3.3.3.3", "x-request-id: me"];
     assert_eq!(sorted(&headers), left);
@@ -327,7 +329,8 @@ fn connection_removes_what_it_names_but_not_what_we_rely_on() {
 fn trailers_are_taken_or_not() {
     for (te, expected) in [("trailers", Some("trailers")), ("gzip, Trailers", Some("trailers")), ("gzip", None)] {
         let mut headers = map(&[("te", te)]);
-        Rules::new(&config()).remove_hop_by_hop(&mut headers);
+        let present = Present::of(&headers);
+        Rules::new(&config()).remove_hop_by_hop(&mut headers, present);
         assert_eq!(headers.get(TE).map(|value| value.to_str().unwrap()), expected, "{te}");
     }
 }
