@@ -11,6 +11,7 @@ job "ferrio" {
     network {
       port "http" { static = 9999 }
       port "admin" { static = 9998 }
+      port "metrics" { static = 9997 }
     }
 
     task "ferrio" {
@@ -28,7 +29,7 @@ job "ferrio" {
       template {
         destination = "local/ferrio.properties"
         data        = <<-EOF
-          proxy.addr = :9999
+          proxy.addr = :9999,:9997;proto=prometheus
           ui.addr = :9998
           ui.access = ro
           registry.consul.addr = {{ env "attr.unique.network.ip-address" }}:8500

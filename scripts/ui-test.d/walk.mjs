@@ -28,6 +28,10 @@ const PAGES = {
         await page.waitForFunction(() => document.querySelectorAll(".spark .line").length > 2, null, { timeout: 20000 });
     }],
     "routes-grouped": ["/routes?group=service&sort=service", (page) => page.waitForSelector(".row.group")],
+    "routes-impaired": ["/routes?filter=gone", async (page) => {
+        await page.waitForSelector("text=Ejected", { timeout: 20000 });
+        await page.waitForSelector("text=Starting");
+    }],
     "routes-details": ["/routes?filter=shop", async (page) => {
         await page.waitForSelector(".row:not(.head)");
         await page.evaluate(() => document.activeElement.blur());

@@ -118,6 +118,9 @@ export async function furnished() {
     await world.register("api", 1, quick, ["urlprefix-api.example.com/v1 allow=ip:127.0.0.0/8", "urlprefix-api.example.com/v2"]);
     await world.register("search", 1, slow, ["urlprefix-*.search.example.com/", "urlprefix-/search"]);
     await world.register("old", 1, quick, ["urlprefix-old.example.com/ redirect=301,https://www.example.com$path"]);
+    // Nobody listens there: it is ejected. The other one has just begun.
+    await world.register("gone", 1, await port(), ["urlprefix-gone.example.com/ retry=off eject=1 ejecttime=5m"]);
+    await world.register("gone", 2, quick, ["urlprefix-gone.example.com/ slowstart=1h"]);
     await world.register("queue", 1, quick, ["urlprefix-:7777 proto=tcp"]);
     await world.register("bad", 1, quick, ["urlprefix-bad.example.com/ redirect=999,http://x/", "urlprefix-bad.example.com/x allow=ip:10.0.0.0/99", "urlprefix-<script>alert(1)</script>"]);
     for (let n = 0; n < 24; n++) await world.register(`job-${n}`, 1, quick, [`urlprefix-jobs.example.com/run/${n}`]);
@@ -127,7 +130,7 @@ export async function furnished() {
         "registry.consul.addr": consul, "registry.consul.register.enabled": "false", "registry.consul.token": "secret",
         "ui.title": "staging", "ui.color": "teal darken-2", "ui.path": "/lb", "ui.routingtable.source.linkenabled": "true",
     });
-    world.traffic(proxy, [["www.example.com", "/a"], ["www.example.com", "/b"], ["www.example.com", "/shop/1"], ["api.example.com", "/v1/x"], ["shop.example.com", "/"], ["a.search.example.com", "/q"]], 120);
+    world.traffic(proxy, [["www.example.com", "/a"], ["www.example.com", "/b"], ["www.example.com", "/shop/1"], ["api.example.com", "/v1/x"], ["shop.example.com", "/"], ["a.search.example.com", "/q"], ["gone.example.com", "/"]], 120);
     await until("routes are there", async () => (await (await fetch(`${admin}/lb/api/routes`)).json()).length > 20);
     return { world, url: `${admin}/lb` };
 }

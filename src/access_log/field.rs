@@ -169,3 +169,19 @@ pub(super) const NAMES: &[(&str, Field)] = &[
     ("tls_server_name", Field::TlsServerName),
     ("tls_client", Field::TlsClient),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_about_the_access_log_names_every_field() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/access-log.md");
+        let page = std::fs::read_to_string(path).expect("a page");
+        for (name, _) in NAMES {
+            // Of times only the first unit.
+            let said = name.ends_with("_us") || name.ends_with("_ns") || page.contains(&format!("`${name}`"));
+            assert!(said, "docs/access-log.md lacks ${name}");
+        }
+    }
+}

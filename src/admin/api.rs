@@ -262,6 +262,6 @@ pub(super) fn json_answer(query: Option<&str>, compact: String) -> Answer {
     if has(query, "pretty") { text(JSON, json::pretty(&compact)) } else { text(JSON, compact) }
 }
 
-/// There is a page of its own for all of them.
+/// The timeline has all of them.
 const STATUS_CHANGES: usize = 50;
 const JSON: &str = "application/json; charset=utf-8";

@@ -17,6 +17,12 @@ pub(super) fn classes(configured: &str) -> String {
     classes
 }
 
+/// Whether [`classes`] knows all of it.
+pub fn is_color(configured: &str) -> bool {
+    let mut words = configured.split_ascii_whitespace();
+    words.clone().any(|word| NAMES.contains(&word)) && words.all(|word| NAMES.contains(&word) || is_shade(word))
+}
+
 fn is_shade(word: &str) -> bool {
     word.split_once('-').is_some_and(|(kind, step)| {
         matches!(kind, "lighten" | "darken" | "accent") && matches!(step, "1" | "2" | "3" | "4" | "5")

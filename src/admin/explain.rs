@@ -9,7 +9,7 @@ use super::answer::{Answer, error};
 use super::api::json_answer;
 use super::json;
 use super::target::{decoded, values};
-use crate::route::{self, Question};
+use crate::route::Question;
 
 /// `url=`, and also `method=`, `client=` and any number of `header=Name: value`.
 pub(super) async fn explain(state: &State, query: Option<&str>) -> Answer {
@@ -24,7 +24,7 @@ pub(super) async fn explain(state: &State, query: Option<&str>) -> Answer {
         let Ok(client) = client.trim().parse() else {
             return error(StatusCode::BAD_REQUEST, &format!("client {client:?} is no IP address"));
         };
-        question.clients.push(client);
+        question.peer = Some(client);
     }
     for header in values(query, "header").map(decoded) {
         if let Some((name, value)) = header.split_once(':') {
@@ -40,8 +40,9 @@ pub(super) async fn explain(state: &State, query: Option<&str>) -> Answer {
         question.method = method;
     }
     let snapshot = state.views.table.load_full();
+    let explain = state.views.explain.clone();
     let work = tokio::task::spawn_blocking(move || {
-        let explanation = route::explain(&snapshot.table, &question);
+        let explanation = explain(&snapshot.table, &question);
         let mut value = serde_json::to_value(explanation).unwrap_or_default();
         if let Some(object) = value.as_object_mut() {
             object.insert("url".into(), url.into());

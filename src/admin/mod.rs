@@ -31,11 +31,12 @@ mod views;
 use std::sync::Arc;
 
 pub use certificates::{CertificateSourceView, CertificateView, CertificatesView, TlsListenerView, WaitingView};
+pub use colors::is_color;
 pub use login::{Login, Refused};
 pub use serve::{serve, serve_connection};
 pub use views::{
-    BoxError, BoxFuture, Change, Condition, Health, Operations, Override, Overrides, SourceView, StatusView, Views,
-    Written,
+    BoxError, BoxFuture, Change, Condition, Explain, Health, Operations, Override, Overrides, SourceView, StatusView,
+    Views, Written,
 };
 
 /// `ui.*`

@@ -68,7 +68,11 @@ where
             Ok::<_, Infallible>(answer)
         }
     });
+    // While the last requests are finished there is one answer for whoever asks whether we are well.
+    let late = life.phase() >= Phase::Closing;
+    let until = if late { Phase::Ended } else { Phase::Closing };
     let connection = http1::Builder::new()
+        .keep_alive(!late)
         .timer(TokioTimer::new())
         .header_read_timeout(head)
         .max_buf_size(HEAD_MAX)
@@ -78,7 +82,7 @@ where
 
     let result = tokio::select! {
         result = connection.as_mut() => result,
-        () = life.reached(Phase::Closing) => {
+        () = life.reached(until) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

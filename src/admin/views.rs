@@ -9,11 +9,13 @@ use super::certificates::CertificatesView;
 use super::login::Login;
 use crate::metrics::Metrics;
 use crate::registry::{Disabled, Past, Preview};
-use crate::route::{LiveTable, Reject};
+use crate::route::{Explanation, LiveTable, Question, Reject, Table};
 
 /// Windows into the other parts. All of them answer at once, except [`Overrides`].
 pub struct Views {
     pub table: Arc<LiveTable>,
+    /// Where a request would go. Takes its time.
+    pub explain: Arc<Explain>,
     /// Tags and lines that could not be used, as of now.
     pub rejects: Arc<dyn Fn() -> Vec<Reject> + Send + Sync>,
     pub status: Arc<dyn Fn() -> StatusView + Send + Sync>,
@@ -34,6 +36,9 @@ pub struct Views {
     pub login: Option<Arc<dyn Login>>,
     pub version: &'static str,
 }
+
+/// Answers a question about a request with a table.
+pub type Explain = dyn Fn(&Table, &Question) -> Explanation + Send + Sync;
 
 /// What `/health` says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ mod conditions;
 pub mod dev;
 mod dynamic;
 mod edge;
+mod leaving;
 pub mod log;
 mod login;
 mod mesh;
@@ -16,7 +17,6 @@ mod signals;
 mod tcp;
 mod tcp_log;
 mod upgrade;
-mod user;
 mod views;
 mod watchdog;
 mod worker;
@@ -37,7 +37,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::dynamic::{Doors, Dynamic, Opening};
 use self::edge::{Edge, Sources};
 use self::publish::Publisher;
-use self::signals::{Signals, Wish};
+use self::signals::Signals;
 use self::upgrade::{Predecessor, Succession};
 use self::watchdog::Pulses;
 use self::worker::{Setup, Socket, Sockets};
@@ -46,11 +46,11 @@ use crate::auth::Auth;
 use crate::cert;
 use crate::config::{self, Config, Failure, Level};
 use crate::fetch;
-use crate::life::{Life, Notify, Phase, Watch};
+use crate::life::{self, Life, Notify, Phase, Watch};
 use crate::listen::{self, Bound, Limits, Proto};
 use crate::metrics::Metrics;
 use crate::proxy::udp;
-use crate::registry::{self, Registry};
+use crate::registry;
 use crate::route::LiveTable;
 use crate::upstream;
 
@@ -114,7 +114,7 @@ impl App {
             let duplicates = sockets.iter().map(|socket| socket.try_clone().map(OwnedFd::from));
             succession.add(&listener.addr, duplicates.collect::<Result<Vec<_>, _>>()?);
         }
-        user::become_user(&config.user)?;
+        life::user::become_user(&config.user)?;
         // By whoever will put it aside and open it again.
         let access_log = start_access_log(&config)?;
         Ok(Self {
@@ -254,7 +254,7 @@ impl App {
         }
         registry.announce().await;
         let signal = tokio::select! {
-            end = reign(&mut signals, &succession, &notify) => end,
+            end = leaving::reign(&mut signals, &succession, &notify) => end,
             () = any_ended(&mut workers) => {
                 // Its sockets are closed and its share of the clients is not served: somebody else must take over.
                 life.advance(Phase::Leaving);
@@ -264,15 +264,15 @@ impl App {
         };
         match signal {
             None => {
-                make_way(&config.life, &registry, &life, &succession, &mut signals, workers).await;
+                leaving::make_way(&config.life, &registry, &life, &succession, &mut signals, workers).await;
                 tracing::info!("Down");
             }
             Some(signal) => {
                 tracing::info!("Caught {signal}. Exiting");
                 notify.stopping();
                 tokio::select! {
-                    () = shut_down(&config.life, &registry, &life, &succession, workers) => tracing::info!("Down"),
-                    signal = signals.end(LEAVING) => tracing::warn!("Caught {signal} again. Exiting at once"),
+                    () = leaving::shut_down(&config.life, &registry, &life, &succession, workers) => tracing::info!("Down"),
+                    signal = signals.end(leaving::LEAVING) => tracing::warn!("Caught {signal} again. Exiting at once"),
                 }
             }
         }
@@ -478,118 +478,11 @@ async fn any_ended(workers: &mut [oneshot::Receiver<()>]) {
     .await;
 }
 
-/// Serves until a signal ends it, or until another process has taken over (`None`).
-async fn reign(signals: &mut Signals, succession: &Succession, notify: &Notify) -> Option<signals::Signal> {
-    loop {
-        if let Wish::End(signal) = signals.next().await {
-            return Some(signal);
-        }
-        tracing::info!("Caught SIGUSR2. Upgrading");
-        succession.set_state("starting");
-        let started = tokio::select! {
-            started = upgrade::start(succession) => started,
-            signal = signals.end("an upgrade is under way") => return Some(signal),
-        };
-        match started {
-            Ok(successor) => {
-                tracing::info!("Process {} serves. Finishing what is under way here", successor.pid);
-                // Before it speaks for itself.
-                notify.main_pid(successor.pid);
-                succession.set_state(format!("{} process {}", upgrade::REPLACED, successor.pid));
-                successor.go();
-                return None;
-            }
-            Err(error) => {
-                tracing::error!("Not upgraded, and serving as before: {error:#}");
-                succession.set_state(format!("failed: {error:#}"));
-            }
-        }
-    }
-}
-
-/// Lets what is under way end while another process takes what is new. Registrations stay: they are its.
-async fn make_way(
-    config: &crate::life::Config,
-    registry: &Registry,
-    life: &Life,
-    succession: &Succession,
-    signals: &mut Signals,
-    workers: Vec<oneshot::Receiver<()>>,
-) {
-    registry.leave().await;
-    succession.clear();
-    life.advance(Phase::Replaced);
-    let done = all_ended(workers);
-    tokio::pin!(done);
-    let begun = tokio::time::Instant::now();
-    let (part, mut end) = (begun + PARTING, begun + config.wait.max(FAREWELL));
-    let (mut asked, mut ended) = (false, false);
-    while !ended {
-        tokio::select! {
-            () = &mut done => ended = true,
-            // By now clients that are busy have had their last answer. Others find a closed connection.
-            () = tokio::time::sleep_until(part), if life.watch().phase() < Phase::Closing => life.advance(Phase::Closing),
-            () = tokio::time::sleep_until(end) => break,
-            signal = signals.end(LEAVING) => {
-                if asked {
-                    return tracing::warn!("Caught {signal} again. Exiting at once");
-                }
-                tracing::info!("Caught {signal}. Exiting sooner");
-                asked = true;
-                life.advance(Phase::Closing);
-                end = tokio::time::Instant::now() + config.wait;
-            }
-        }
-    }
-    // Of pages, whose connections nobody counts.
-    life.advance(Phase::Closing);
-    tokio::time::sleep(LAST_MOMENT).await;
-    life.advance(Phase::Ended);
-    if !ended {
-        // They only drop what they have.
-        let _ = tokio::time::timeout(LAST_MOMENT, done).await;
-    }
-}
-
-async fn all_ended(workers: Vec<oneshot::Receiver<()>>) {
-    for worker in workers {
-        let _ = worker.await;
-    }
-}
-
-/// Leave the registry, keep serving for the grace, let nobody new in, finish what is under way.
-async fn shut_down(
-    config: &crate::life::Config,
-    registry: &Registry,
-    life: &Life,
-    succession: &Succession,
-    workers: Vec<oneshot::Receiver<()>>,
-) {
-    life.advance(Phase::Leaving);
-    registry.deregister().await;
-    tokio::time::sleep(config.grace).await;
-    succession.clear();
-    life.advance(Phase::Closing);
-    let done = all_ended(workers);
-    tokio::pin!(done);
-    let in_time = tokio::time::timeout(config.wait, &mut done).await.is_ok();
-    life.advance(Phase::Ended);
-    if !in_time {
-        // They only drop what they have.
-        let _ = tokio::time::timeout(LAST_MOMENT, done).await;
-    }
-}
-
 /// Watches, admin, metrics: mostly waiting.
 const CONTROL_THREADS: usize = 2;
 const PUBLISH_COUNTS: Duration = Duration::from_secs(5);
 const SAY_REFUSED: Duration = Duration::from_secs(30);
 /// Also how often at most it is said.
 const LOG_WATCH: Duration = Duration::from_secs(5);
-/// For connections between two requests, once another process has taken over: their next answer tells them to leave.
-const PARTING: Duration = Duration::from_secs(10);
-/// At least that long what is under way may take then: nobody waits for it.
-const FAREWELL: Duration = Duration::from_secs(300);
 const NOT_YET: &str = "this process has not started yet";
-const LEAVING: &str = "this process is leaving";
 const LAST_MOMENT: Duration = Duration::from_millis(500);

@@ -71,11 +71,15 @@ fn accept(
 ) -> anyhow::Result<()> {
     for listener in bound.open()? {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let accept = listen::accept(listener, life.clone(), each.clone());
-        let mut ended = life.clone();
-        tokio::spawn(async move {
-            tokio::select! { () = accept => {}, () = ended.reached(Phase::Ended) => {} }
-        });
+        let (mut life, each) = (life.clone(), each.clone());
+        let end = async move {
+            life.reached(Phase::Replaced).await;
+            // Until the last request is finished they say that we leave; a successor has taken the sockets over.
+            if life.phase() != Phase::Replaced {
+                life.reached(Phase::Ended).await;
+            }
+        };
+        tokio::spawn(listen::accept(listener, end, each));
     }
     Ok(())
 }

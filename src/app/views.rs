@@ -14,7 +14,9 @@ use crate::admin::{
 use crate::auth::Auth;
 use crate::config::Config;
 use crate::life::{Phase, Watch};
+use crate::listen::Proto;
 use crate::metrics::Metrics;
+use crate::proxy::http::Explainer;
 use crate::registry::{self, Registry};
 use crate::route::LiveTable;
 
@@ -45,8 +47,10 @@ pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts)
     let replaced = succession.clone();
     let operations = Switchboard { draining: draining.clone(), log, control: registry.control(), succession };
     let login = admin.auth.clone().map(|scheme| -> Arc<dyn Login> { Arc::new(Gate { auth, scheme }) });
+    let explainer = explainer(config);
     let views = Views {
         table: live,
+        explain: Arc::new(move |table, question| explainer.explain(table, question)),
         rejects: Arc::new(move || of_rejects.status().table.rejects.to_vec()),
         status: Arc::new(move || status(&of_status)),
         // Whoever has asked us at the last moment means our place, which is taken.
@@ -65,6 +69,14 @@ pub(super) fn state(admin: &crate::admin::Config, config: &Config, parts: Parts)
         version: VERSION,
     };
     State::new(admin.clone(), views)
+}
+
+/// What answers where a request would go.
+fn explainer(config: &Config) -> Explainer {
+    let plain = config.listeners.iter().filter(|listener| listener.proto == Proto::Http);
+    let port = |addr: &str| addr.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let plain = plain.filter_map(|listener| Some((port(&listener.addr)?, listener.redirect)));
+    Explainer::new(config.proxy.clone(), plain.collect())
 }
 
 fn health(phase: Phase, draining: &Draining, stale: Option<SystemTime>) -> Health {

@@ -156,7 +156,7 @@ async fn accept(socket: Socket, proxies: Proxies, open: Rc<Open>, life: Watch) {
             },
         }
     };
-    listen::accept_until(listener, end, move |stream, remote| {
+    listen::accept(listener, end, move |stream, remote| {
         let Some(mut seat) = edge.seat() else { return };
         let (edge, settings, worker, life) = (edge.clone(), settings.clone(), proxies.http.clone(), life.clone());
         // Counted in the metrics, and waited for at the end.

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::arguments::Arguments;
 use super::columns::count;
-use super::{Answer, Failure};
-use crate::config::{Config, Mistake, inspect};
+use super::{Answer, Failure, surroundings};
+use crate::config::{Config, Mistake, inspect, near};
 use crate::registry::{Backend, place};
-use crate::route::{Builder, Origin, Reject, Settings, parse_text};
+use crate::route::{Builder, Origin, Reject, Settings, TAG_OPTIONS, Table, parse_text, tag_option};
 
 pub(super) fn run(arguments: &mut Arguments) -> Result<Answer, Failure> {
     let mut files = arguments.values("cfg");
@@ -17,7 +17,7 @@ pub(super) fn run(arguments: &mut Arguments) -> Result<Answer, Failure> {
     arguments.done()?;
     let routes = arguments.values("routes");
     let flags = arguments.behind();
-    let mut report = Report::default();
+    let mut report = Report { text_only: arguments.has("text"), ..Report::default() };
     let mut settings = Settings::default();
     if files.is_empty() && (routes.is_empty() || !flags.is_empty()) {
         // The environment alone may be what is asked about.
@@ -30,7 +30,9 @@ pub(super) fn run(arguments: &mut Arguments) -> Result<Answer, Failure> {
         report.routes(file, &settings);
     }
     let text = if arguments.has("json") { report.json() } else { report.text() };
-    Ok(Answer { text, good: report.mistakes.is_empty() })
+    let counted = arguments.has("strict") && !report.warnings.is_empty();
+    let good = report.mistakes.is_empty() && !counted;
+    Ok(Answer { text, good })
 }
 
 #[derive(Default)]
@@ -39,6 +41,10 @@ struct Report {
     warnings: Vec<String>,
     /// What was looked at, in words.
     checked: Vec<String>,
+    /// Of `proxy.auth`; `None`: there is no configuration that could have any.
+    schemes: Option<Vec<String>>,
+    /// Nothing but the text is looked at.
+    text_only: bool,
 }
 
 impl Report {
@@ -47,11 +53,17 @@ impl Report {
         let cfg = file.map(|file| vec!["-cfg".to_owned(), file.to_owned()]).unwrap_or_default();
         let found = inspect(cfg.into_iter().chain(flags.iter().cloned()), std::env::vars_os());
         self.checked.push(file.unwrap_or("flags and environment").to_owned());
-        self.mistakes.extend(found.mistakes);
-        self.warnings.extend(found.warnings);
-        let Some(config) = found.config else { return Settings::default() };
-        self.backend(&config);
-        config.registry.settings
+        self.mistakes.extend(found.mistakes.iter().cloned());
+        self.warnings.extend(found.warnings.iter().cloned());
+        let Some(config) = &found.config else { return Settings::default() };
+        if !self.text_only {
+            let surroundings = surroundings::look(config);
+            self.mistakes.extend(surroundings.mistakes.iter().map(|(key, reason)| found.mistake(key, reason)));
+            self.warnings.extend(surroundings.warnings.iter().map(|(key, reason)| found.describe(key, reason)));
+        }
+        self.schemes = Some(config.auth.schemes.iter().map(|scheme| scheme.name.clone()).collect());
+        self.backend(config);
+        config.registry.settings.clone()
     }
 
     /// Routes that stand in the configuration, or in a file that it names.
@@ -87,6 +99,45 @@ impl Report {
         let built = builder.build();
         for reject in parsed.rejects.iter().chain(&built.rejects) {
             self.mistakes.push(mistake(reject));
+        }
+        self.unknown_schemes(&built.table);
+        self.unknown_options(&built.table);
+    }
+
+    /// They change nothing, as in fabio, which is seldom what was meant.
+    fn unknown_options(&mut self, table: &Table) {
+        for route in table.routes() {
+            let names = route.targets.iter().flat_map(|target| target.options.raw.keys());
+            for name in names.filter(|name| tag_option(name).is_none()) {
+                let known = TAG_OPTIONS.iter().map(|option| option.name);
+                let hint = near(name, known).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+                let line = format!("route {}{}: {name} is no option and changes nothing{hint}", route.host, route.path);
+                if !self.warnings.contains(&line) {
+                    self.warnings.push(line);
+                }
+            }
+        }
+    }
+
+    /// Routes that stay closed, since nobody can say who may use them.
+    fn unknown_schemes(&mut self, table: &Table) {
+        let Some(known) = &self.schemes else { return };
+        let is_known = |names: &str| {
+            known.iter().any(|name| name == names)
+                || names.split([',', '+']).all(|name| known.iter().any(|known| known == name.trim()))
+        };
+        for route in table.routes() {
+            for names in route.targets.iter().filter_map(|target| target.options.auth.as_deref()) {
+                if !is_known(names) {
+                    let line = format!(
+                        "route {}{}: auth={names} names a scheme that proxy.auth does not have, so nobody is let in",
+                        route.host, route.path
+                    );
+                    if !self.warnings.contains(&line) {
+                        self.warnings.push(line);
+                    }
+                }
+            }
         }
     }
 

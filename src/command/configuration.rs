@@ -7,6 +7,7 @@ use super::columns::columns;
 use super::{Answer, Failure};
 use crate::config::{inspect, reference};
 use crate::metrics;
+use crate::route::tag_table;
 
 pub(super) fn run(arguments: &mut Arguments) -> Result<Answer, Failure> {
     arguments.done()?;
@@ -15,6 +16,9 @@ pub(super) fn run(arguments: &mut Arguments) -> Result<Answer, Failure> {
     }
     if arguments.has("metrics") {
         return Ok(Answer::good(metrics::reference()));
+    }
+    if arguments.has("tags") {
+        return Ok(Answer::good(tag_table()));
     }
     let cfg = arguments.value("cfg").map(|file| vec!["-cfg".to_owned(), file.to_owned()]).unwrap_or_default();
     let found = inspect(cfg.into_iter().chain(arguments.behind().iter().cloned()), std::env::vars_os());

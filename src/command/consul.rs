@@ -23,18 +23,24 @@ pub(super) fn config(arguments: &Arguments, flags: Vec<String>) -> Result<Config
         let lines: Vec<String> = mistakes.into_iter().map(|mistake| mistake.text).collect();
         Failure::Unknown(format!("the configuration cannot be used:\n  {}", lines.join("\n  ")))
     };
-    found.config.map(|config| *config).ok_or_else(|| all(found.mistakes))
+    let usable = found.config.filter(|_| found.mistakes.is_empty());
+    usable.map(|config| *config).ok_or_else(|| all(found.mistakes))
 }
 
 /// As [`config`], with the Consul of `--consul`.
 pub(super) fn registry_config(arguments: &Arguments) -> Result<registry::Config, Failure> {
+    Ok(whole_config(arguments)?.registry)
+}
+
+/// As [`registry_config`], with all the rest.
+pub(super) fn whole_config(arguments: &Arguments) -> Result<Config, Failure> {
     let mut flags = Vec::new();
     if let Some(addr) = arguments.value("consul") {
         flags.extend(["-registry.backend=consul".to_owned(), format!("-registry.consul.addr={addr}")]);
     }
-    let mut config = config(arguments, flags)?.registry;
+    let mut config = config(arguments, flags)?;
     // Nobody wants to wait for a cluster that is still being started.
-    config.timeout = config.timeout.min(START);
+    config.registry.timeout = config.registry.timeout.min(START);
     Ok(config)
 }
 

@@ -8,8 +8,9 @@ use super::remote::{self, Remote};
 use super::routes::{self, Row, share};
 use super::{Answer, Failure, consul, rejects, wait_for};
 use crate::consul::Client;
+use crate::proxy::http::Explainer;
 use crate::registry::{Backend, ConsulConfig};
-use crate::route::{Candidate, Explanation, Outcome, Question, explain};
+use crate::route::{Candidate, Explanation, Outcome, Question};
 
 pub(super) fn run(arguments: &mut Arguments) -> Result<Answer, Failure> {
     let url = arguments.next();
@@ -22,17 +23,20 @@ pub(super) fn run(arguments: &mut Arguments) -> Result<Answer, Failure> {
 }
 
 fn of_url(arguments: &Arguments, url: &str) -> Result<Answer, Failure> {
-    let question = question(url)?;
+    let question = question(arguments, url)?;
     let explanation: Explanation = wait_for(async {
         if arguments.has("consul") {
-            let seen = consul::look(consul::registry_config(arguments)?).await?;
-            return Ok(explain(&seen.table, &question));
+            let config = consul::whole_config(arguments)?;
+            let seen = consul::look(config.registry).await?;
+            return Ok(Explainer::new(config.proxy, Vec::new()).explain(&seen.table, &question));
         }
         let remote = Remote::of(arguments)?;
-        let scheme = if question.tls { "https" } else { "http" };
-        let query = question.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
-        let whole = format!("{scheme}://{}{}{query}", question.host, question.path);
-        let path = format!("/api/explain?url={}", encode(&whole));
+        let mut path = format!("/api/explain?url={}&method={}", encode(url), question.method);
+        for name in ["client", "header"] {
+            for value in arguments.values(name) {
+                path.push_str(&format!("&{name}={}", encode(&value)));
+            }
+        }
         let answer = remote.text(&path).await?;
         remote::parse(remote.base(), "/api/explain", &answer).and_then(|value| {
             serde_json::from_value(value)
@@ -52,26 +56,22 @@ fn encode(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
-/// `[http[s]://]host[:port][/path][?query]`
-fn question(url: &str) -> Result<Question, Failure> {
-    let (tls, rest) = match url.split_once("://") {
-        Some(("http", rest)) => (false, rest),
-        Some(("https", rest)) => (true, rest),
-        Some((scheme, _)) => return Err(Failure::Usage(format!("{scheme}:// is not explained; write http or https"))),
-        None => (false, url),
-    };
-    let rest = rest.split('#').next().unwrap_or_default();
-    let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let host = host.rsplit('@').next().unwrap_or_default();
-    if host.is_empty() {
-        return Err(Failure::Usage(format!("{url:?} names no host; write example.com/path")));
+/// The URL, and what the flags say about who asks for it and how.
+fn question(arguments: &Arguments, url: &str) -> Result<Question, Failure> {
+    let mut question = Question::parse(url).map_err(Failure::Usage)?;
+    if let Some(client) = arguments.value("client") {
+        let client = client.trim().parse();
+        question.peer = Some(client.map_err(|_| Failure::Usage("--client is no IP address; write 10.0.0.7".into()))?);
     }
-    let (path, query) = match target.split_once('?') {
-        Some((path, query)) => (path, Some(query.to_owned())),
-        None => (target, None),
-    };
-    let path = if path.is_empty() { "/" } else { path };
-    Ok(Question { host: host.to_owned(), tls, path: path.to_owned(), query, ..Question::default() })
+    if let Some(method) = arguments.value("method") {
+        question.method = method.parse().map_err(|_| Failure::Usage(format!("{method:?} is no method")))?;
+    }
+    for header in arguments.values("header") {
+        let wrong = || Failure::Usage(format!("--header {header:?} has no colon; write 'Name: value'"));
+        let (name, value) = header.split_once(':').ok_or_else(wrong)?;
+        question.header(name, value);
+    }
+    Ok(question)
 }
 
 fn text(explanation: &Explanation) -> String {
@@ -270,19 +270,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls() {
-        let of = |text: &str| question(text).map(|q| (q.host, q.tls, q.path, q.query));
-        let some = |text: &str| Some(text.to_owned());
-        for (url, want) in [
-            ("h", ("h", false, "/", None)),
-            ("https://u:p@H:8443/a%20b?x=1#f", ("H:8443", true, "/a%20b", some("x=1"))),
-            ("http://[::1]?q", ("[::1]", false, "/", some("q"))),
-        ] {
-            let (host, tls, path, query) = want;
-            assert_eq!(of(url).unwrap(), (host.to_owned(), tls, path.to_owned(), query), "{url}");
-        }
-        for bad in ["", "/path", "tcp://h", "https://"] {
-            assert!(matches!(of(bad), Err(Failure::Usage(_))), "{bad}");
+    fn who_asks_and_how() {
+        let flags = &[("client", "ADDRESS", ""), ("method", "METHOD", ""), ("header", "NAME:VALUE", "")];
+        let of = |words: &[&str]| {
+            let arguments = Arguments::new(words.iter().map(|word| (*word).to_owned()), flags);
+            question(&arguments, "https://h/p?q=1")
+        };
+        let got = of(&["--client=10.0.0.7", "--method", "POST", "--header", "X-A: b:c", "--header=Host:g"]).unwrap();
+        assert_eq!((got.host.as_str(), got.tls, got.method.as_str()), ("g", true, "POST"));
+        assert_eq!(
+            (got.peer.unwrap().to_string().as_str(), &got.headers["x-a"]),
+            ("10.0.0.7", &http::HeaderValue::from_static("b:c"))
+        );
+        for bad in [&["--client=me"], &["--method=a b"], &["--header=x"]] {
+            assert!(matches!(of(bad), Err(Failure::Usage(_))), "{bad:?}");
         }
     }
 }

@@ -157,7 +157,7 @@ ferrio \- load balancer for services that register in Consul
 .SH DESCRIPTION
 A service says in a tag of its registration in Consul which host and path it serves; ferrio watches Consul and passes
 requests on. Without a command it is the proxy: flags, environment variables and a properties file set its options, and
-\fBferrio \-h\fR lists them. Commands ask a running ferrio, Consul or a file, and change nothing.
+\fBferrio \-h\fR lists them. Commands ask a running ferrio, Consul or a file; only upgrade changes anything.
 .SH COMMANDS
 "#;
 

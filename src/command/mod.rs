@@ -14,6 +14,7 @@ mod manual;
 mod rejects;
 mod remote;
 mod routes;
+mod surroundings;
 mod timeline;
 mod top;
 mod upgrade;
@@ -122,7 +123,13 @@ pub static COMMANDS: &[Command] = &[
         name: "check",
         usage: "[FLAG...] [FILE...]",
         about: "Is my properties file right? Says all that is wrong with it, with key, file and line.",
-        flags: &[CFG, ("routes", "FILE", "also check a file in the route language; may be given several times"), JSON],
+        flags: &[
+            CFG,
+            ("routes", "FILE", "also check a file in the route language; may be given several times"),
+            ("text", "", "only what is written: look for no file, folder or user of this machine"),
+            ("strict", "", "warnings count as mistakes"),
+            JSON,
+        ],
         run: check::run,
     },
     Command {
@@ -131,6 +138,9 @@ pub static COMMANDS: &[Command] = &[
         about: "Where does this URL go, and why? Why is my service not routed?",
         flags: &[
             ("service", "NAME", "tell about a service instead of a URL: instances, checks, tags, routes"),
+            ("client", "ADDRESS", "who asks, for rules that look at addresses"),
+            ("method", "METHOD", "instead of GET"),
+            ("header", "NAME:VALUE", "of the request; may be given several times"),
             ADMIN,
             CONSUL,
             CFG,
@@ -223,6 +233,7 @@ pub static COMMANDS: &[Command] = &[
             ("all", "", "also options that have their default"),
             ("reference", "", "the reference page, as Markdown"),
             ("metrics", "", "the reference page of the metrics, as Markdown"),
+            ("tags", "", "the table of all options of tags, as Markdown"),
             JSON,
         ],
         run: configuration::run,

@@ -130,6 +130,7 @@ fn address(text: &str) -> Result<(String, String, String), &'static str> {
         || host.contains("://")
         || host.contains(['?', '#', '@'])
         || host.chars().any(char::is_whitespace)
+        || !is_authority(host)
     {
         return Err("no address of a Consul agent; write host:port, http(s)://host:port or unix:///path");
     }
@@ -137,6 +138,13 @@ fn address(text: &str) -> Result<(String, String, String), &'static str> {
     // The API's own first element is not part of where it lives.
     let path = path.strip_suffix("/v1").unwrap_or(path);
     Ok((scheme.to_owned(), host.to_lowercase(), path.to_owned()))
+}
+
+/// `host` or `host:port`, of which the port is one.
+fn is_authority(text: &str) -> bool {
+    let behind = text.rsplit_once(']').map_or(text, |(_, behind)| behind);
+    let port = behind.rsplit_once(':').map(|(_, port)| port);
+    text.parse::<http::uri::Authority>().is_ok() && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
 fn announce(settings: &mut Settings, machine: &Machine, admin: Option<&Listener>) -> registry::Announce {

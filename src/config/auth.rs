@@ -61,6 +61,9 @@ pub(crate) fn parse(settings: &mut Settings, text: &str) -> Vec<Scheme> {
         });
         match read {
             Ok((refresh, kind)) => {
+                if schemes.iter().any(|scheme| scheme.name == name) {
+                    settings.warn(KEY, &format!("scheme {name} stands there twice; only the last one counts"));
+                }
                 schemes.retain(|scheme| scheme.name != name);
                 let realm = option("realm").unwrap_or(name).to_owned();
                 schemes.push(Scheme { name: name.to_owned(), realm, refresh, kind });

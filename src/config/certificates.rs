@@ -102,6 +102,11 @@ pub(crate) fn used(settings: &mut Settings, entry: &Entry, environment: &Environ
             }
         }
     }
+    if entry.kind == Kind::Http && !is_url(&entry.cert) {
+        let line =
+            format!("source {}: {:?} is no URL; write cert=https://host/path of the list", entry.name, entry.cert);
+        settings.mistake(KEY, &line);
+    }
     let client_ca = (!entry.client_ca.is_empty()).then(|| entry.client_ca.clone());
     let cert = entry.cert.clone();
     cert::CertSource {
@@ -192,6 +197,11 @@ fn entry(settings: &mut Settings, map: &Map) -> Option<Entry> {
         // Files are loaded once and Consul is asked with blocking queries.
         refresh: if matches!(kind, Kind::File | Kind::Consul) { 0 } else { refresh },
     })
+}
+
+fn is_url(text: &str) -> bool {
+    text.parse::<http::Uri>()
+        .is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some())
 }
 
 /// `x-vault-token` as `X-Vault-Token`.

@@ -18,8 +18,29 @@ pub struct Inspection {
     pub mistakes: Vec<Mistake>,
     /// What would be logged at start, from the level warn on.
     pub warnings: Vec<String>,
-    /// What would run; `None`: there are mistakes.
+    /// What would run if there were no mistakes; `None`: a part of it cannot be told.
     pub config: Option<Box<Config>>,
+}
+
+impl Inspection {
+    /// A sentence about an option as all others are: `key = "value" (source): reason`.
+    pub fn describe(&self, key: &str, reason: &str) -> String {
+        match self.options.iter().find(|option| option.key == key) {
+            Some(option) => format!("{key} = {:?} ({}): {reason}", option.value, option.source),
+            None => format!("{key}: {reason}"),
+        }
+    }
+
+    /// As [`describe`](Self::describe), for something that would keep a start from succeeding.
+    pub fn mistake(&self, key: &'static str, reason: &str) -> Mistake {
+        let source = self.options.iter().find(|option| option.key == key).map(|option| option.source.as_str());
+        let place = source.and_then(|source| source.rsplit_once(':')).map(|(file, line)| (file, line.parse().ok()));
+        let (file, line) = match place {
+            Some((file, Some(line))) => (Some(file.to_owned()), Some(line)),
+            _ => (None, None),
+        };
+        Mistake { key: Some(key), file, line, text: self.describe(key, reason) }
+    }
 }
 
 /// Something that is wrong, and keeps ferrio from starting.
@@ -69,7 +90,7 @@ pub fn inspect(
     Inspection {
         options: effective::effective(&settings),
         warnings: warnings.collect(),
-        config: config.filter(|_| mistakes.is_empty()).map(Box::new),
+        config: config.map(Box::new),
         mistakes,
     }
 }
@@ -131,7 +152,6 @@ mod tests {
         ] {
             assert!(places.contains(&want), "{want:?} in {places:?}");
         }
-        assert!(found.config.is_none());
         assert!(found.warnings.iter().any(|text| text.contains("proxy.strategy?")), "{:?}", found.warnings);
 
         std::fs::write(file, "a = 1\nb = ${b}${\n").unwrap();

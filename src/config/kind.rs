@@ -200,6 +200,7 @@ fn within(key: &str, n: i64, min: i64, max: i64, show: impl Fn(i64) -> String) -
     Err(Refusal::Bounds(match max {
         i64::MAX if min == 0 => format!("{key} must not be negative"),
         i64::MAX => format!("{key} must be at least {}", show(min)),
+        _ if min == i64::MIN => format!("{key} must be at most {}", show(max)),
         _ => format!("{key} must be between {} and {}", show(min), show(max)),
     }))
 }
@@ -235,6 +236,7 @@ mod tests {
             (Kind::Bool, "", Refusal::Syntax("not a truth value; write true or false".to_owned())),
             (Kind::Int { min: 100, max: 999 }, "10", Refusal::Bounds("k must be between 100 and 999".to_owned())),
             (Kind::Int { min: 0, max: i64::MAX }, "-1", Refusal::Bounds("k must not be negative".to_owned())),
+            (Kind::Int { min: i64::MIN, max: 9 }, "10", Refusal::Bounds("k must be at most 9".to_owned())),
             (Kind::Choice(&["rr", "rnd"]), "rr ", Refusal::Bounds("invalid k: rr ; write rr or rnd".to_owned())),
             (
                 Kind::Duration { min: 0 },

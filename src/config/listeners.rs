@@ -1,17 +1,19 @@
 //! Listeners: `proxy.addr` and `ui.addr`.
 
+mod address;
+mod options;
+
 use std::time::Duration;
 
-use ipnet::IpNet;
+use crate::listen::{Config, Proto};
 
-use crate::listen::{ClientAuth, Config, Proto};
-
+pub(crate) use self::address::network;
+use self::address::{check_addr, range};
 use super::certificates::{Entry, Kind};
 use super::kvlist::{self, Map};
 use super::pending;
 use super::settings::Settings;
 use super::sockaddr::{self, Interface};
-use super::suggest::near;
 use super::{duration, tls};
 
 /// A listener, and what only `/api/config` shows of it.
@@ -146,6 +148,7 @@ impl Reader<'_> {
         let redirect = self.redirect(proto, admin);
         let client_auth = self.client_auth(source.as_ref());
         let client_headers = self.flag("clientheaders");
+        self.idle(proto, wants_source, proxy_protocol);
         let addr = addr?;
         self.check_range(&addr, proto);
         if source.as_ref().is_some_and(|source| source.kind == Kind::VaultPki) && !strict_match {
@@ -248,152 +251,6 @@ impl Reader<'_> {
         }
     }
 
-    fn times(&mut self, defaults: Times) -> Times {
-        Times {
-            read: self.time("rt", defaults.read),
-            write: self.time("wt", defaults.write),
-            idle: self.time("it", defaults.idle),
-            header: self.time("pxytimeout", 0),
-            refresh: self.time("refresh", 0),
-        }
-    }
-
-    fn time(&mut self, option: &str, default: i64) -> i64 {
-        let Some(text) = self.map.get(option) else { return default };
-        match duration::parse(text) {
-            Ok(nanos) => nanos,
-            Err(reason) => {
-                self.mistake(&format!("{option}: {reason}; write a number with a unit, as in 500ms, 3s"));
-                default
-            }
-        }
-    }
-
-    /// Only `true` switches something on, as in fabio; other words than `false` are worth a remark.
-    fn flag(&mut self, option: &str) -> bool {
-        match self.map.get(option) {
-            None | Some("false") => false,
-            Some("true") => true,
-            Some(other) => {
-                let line = format!("{}{option}={other} means false; only {option}=true switches it on", self.place);
-                self.settings.warn(self.key, &line);
-                false
-            }
-        }
-    }
-
-    /// `https`, perhaps with a port.
-    fn redirect(&mut self, proto: Option<Proto>, admin: bool) -> Option<u16> {
-        let text = self.map.get("redirect")?.to_owned();
-        let port = match text.strip_prefix("https") {
-            Some("") => Some(443),
-            Some(port) => port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|port| *port > 0),
-            None => None,
-        };
-        if port.is_none() {
-            self.mistake(&format!("redirect: {text:?} is not known; write redirect=https, or redirect=https:8443"));
-        } else if admin || !matches!(proto, Some(Proto::Http) | None) {
-            self.mistake("redirect: only listeners of proxy.addr with proto=http can send their clients elsewhere");
-        }
-        port
-    }
-
-    fn tls(&mut self, option: &str, read: impl Fn(&str) -> Result<u16, String>) -> u16 {
-        let Some(text) = self.map.get(option) else { return 0 };
-        read(text).unwrap_or_else(|reason| {
-            self.mistake(&format!("{option}: {reason}; write tls10, tls11, tls12 or tls13"));
-            0
-        })
-    }
-
-    fn ciphers(&mut self) -> Vec<u16> {
-        let Some(text) = self.map.get("tlsciphers") else { return Vec::new() };
-        let mut ciphers = Vec::new();
-        for word in text.split(',') {
-            match tls::cipher(word) {
-                Ok(cipher) => ciphers.push(cipher),
-                Err(reason) => {
-                    self.mistake(&format!("tlsciphers: {reason}; write names as in TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or numbers, in quotes"));
-                }
-            }
-        }
-        ciphers
-    }
-
-    /// What the TLS library cannot do.
-    fn check_tls(&mut self, min: u16, max: u16, ciphers: &[u16]) {
-        if (1..0x0303).contains(&max) {
-            self.mistake("tlsmax: only TLS 1.2 and 1.3 can be served; write tls12 or tls13");
-        } else if max != 0 && min > max {
-            self.mistake("tlsmin is above tlsmax");
-        }
-        if matches!(min, 0x0301 | 0x0302) {
-            let line = format!("{}TLS 1.0 and 1.1 cannot be served; the lowest version is TLS 1.2", self.place);
-            self.settings.warn(self.key, &line);
-        }
-        let missing: Vec<String> = ciphers.iter().filter(|&&c| !tls::available(c)).map(|&c| tls::name(c)).collect();
-        if !missing.is_empty() {
-            let line =
-                format!("{}cipher suites that cannot be had and are left out: {}", self.place, missing.join(", "));
-            self.settings.warn(self.key, &line);
-        }
-    }
-
-    fn networks(&mut self) -> Vec<IpNet> {
-        let Some(text) = self.map.get("pxytrusted") else { return Vec::new() };
-        let mut networks = Vec::new();
-        for word in text.split([',', ' ']).map(str::trim).filter(|word| !word.is_empty()) {
-            match network(word) {
-                Some(network) => networks.push(network),
-                None => self.mistake(&format!("pxytrusted: {word:?} is no network; write 10.0.0.0/8 or 10.1.2.3, in quotes with commas between them")),
-            }
-        }
-        // Empty would mean everybody.
-        if networks.is_empty() && !self.failed {
-            self.mistake("pxytrusted: no network; leave it out to believe everybody");
-        }
-        networks
-    }
-
-    fn client_auth(&mut self, source: Option<&Entry>) -> ClientAuth {
-        let Some(word) = self.map.get("clientauth") else { return ClientAuth::default() };
-        let asked = match word {
-            "required" => ClientAuth::Required,
-            "optional" => ClientAuth::Optional,
-            "off" => return ClientAuth::Off,
-            _ => {
-                self.mistake(&format!("clientauth={word} is not known; write required, optional or off"));
-                return ClientAuth::default();
-            }
-        };
-        if source.is_none_or(|source| source.client_ca.is_empty()) {
-            self.mistake(&format!(
-                "clientauth={word} needs to know whose certificates count; set clientca= on the certificate source"
-            ));
-        }
-        asked
-    }
-
-    fn unknown(&mut self) {
-        let known = |word: &str| word.is_empty() || OPTIONS.contains(&word);
-        for word in self.map.pairs.keys().filter(|word| !known(word)) {
-            let hint = near(word, OPTIONS.iter().copied()).map(|o| format!("; did you mean {o}?")).unwrap_or_default();
-            let line = format!("{}unknown option {word:?} is ignored{hint}", self.place);
-            self.settings.warn(self.key, &line);
-        }
-        for word in &self.map.dangling {
-            if known(word) {
-                self.mistake(&format!("option {word} has no value; write {word}=..."));
-            } else {
-                let line = format!(
-                    "{}{word:?} is no option and is ignored; certificates are set with cs= and proxy.cs",
-                    self.place
-                );
-                self.settings.warn(self.key, &line);
-            }
-        }
-    }
-
     fn mistake(&mut self, reason: &str) {
         self.failed = true;
         self.settings.mistake(self.key, &format!("{}{reason}", self.place));
@@ -403,41 +260,6 @@ impl Reader<'_> {
 /// The word of `proto=`.
 pub(crate) fn word(proto: Proto) -> &'static str {
     PROTOS.iter().find(|(_, p)| *p == proto).map_or("", |(word, _)| word)
-}
-
-/// An address or a network. A bare address is a network of its own.
-pub(crate) fn network(text: &str) -> Option<IpNet> {
-    text.parse::<IpNet>().ok().map(|n| n.trunc()).or_else(|| text.parse::<std::net::IpAddr>().ok().map(IpNet::from))
-}
-
-/// `[host]:port`, the port a number or a name. Names are looked up when the listener is bound.
-fn check_addr(addr: &str) -> Result<(), &'static str> {
-    let (host, port) = addr.rsplit_once(':').ok_or("no port")?;
-    let bracketed = host.starts_with('[') && host.ends_with(']');
-    if host.contains(':') && !bracketed {
-        return Err("an IPv6 address stands in brackets, as in [::1]:80");
-    }
-    if bracketed && host[1..host.len() - 1].split('%').next().is_none_or(|ip| ip.parse::<std::net::Ipv6Addr>().is_err())
-    {
-        return Err("what stands in brackets is no IPv6 address");
-    }
-    if host.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err("the host has blanks");
-    }
-    if port.is_empty() || !port.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
-        return Err("no port");
-    }
-    if port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_err() {
-        return Err("a port is at most 65535");
-    }
-    Ok(())
-}
-
-/// Host and ports of `host:7000-7010`.
-fn range(addr: &str) -> Option<(&str, std::ops::RangeInclusive<u16>)> {
-    let (host, ports) = addr.rsplit_once(':')?;
-    let (first, last) = ports.split_once('-')?;
-    Some((host, first.parse().ok()?..=last.parse().ok()?))
 }
 
 /// A listener for each port of a range.
@@ -470,28 +292,6 @@ const PROTOS: &[(&str, Proto)] = &[
     ("grpc", Proto::Grpc),
     ("grpcs", Proto::Grpcs),
     ("prometheus", Proto::Prometheus),
-];
-
-const OPTIONS: &[&str] = &[
-    "addr",
-    "proto",
-    "cs",
-    "rt",
-    "wt",
-    "it",
-    "strictmatch",
-    "tlsmin",
-    "tlsmax",
-    "tlsciphers",
-    "pxyproto",
-    "pxytimeout",
-    "refresh",
-    "pxytrusted",
-    "halfclose",
-    "h2c",
-    "redirect",
-    "clientauth",
-    "clientheaders",
 ];
 
 /// Each is a socket per worker.

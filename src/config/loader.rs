@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::environment::Environment;
 use super::flags::{self, Fault, Flags, Parsed};
-use super::options::{DUMMIES, GONE, OPTIONS, Status};
+use super::kind::Kind;
+use super::options::{DUMMIES, GONE, OPTIONS, Spec, Status};
 use super::parts::{self, Machine};
 use super::properties::{self, Property};
 use super::settings::{Given, Settings, Source};
@@ -129,6 +130,7 @@ fn fill(settings: &mut Settings, flags: &Flags, environment: &Environment, prope
             });
         let Some((written, text, source)) = found else { continue };
         settings.give(row, Given { text: text.to_owned(), source });
+        doubts(settings, spec, names().find_map(|key| by_key.get(key)).copied(), written, name);
         if written != spec.key {
             settings.warn(spec.key, &format!("the name is {}, not {written}", spec.key));
         }
@@ -150,6 +152,36 @@ fn fill(settings: &mut Settings, flags: &Flags, environment: &Environment, prope
             }
             Status::Dropped(_) | Status::Built | Status::Secret | Status::Pending(_) => {}
         }
+    }
+}
+
+/// What fabio says nothing about either, but is hardly meant. `property`: the one of the file, whether it counts or not.
+fn doubts(settings: &mut Settings, spec: &'static Spec, property: Option<&Property>, written: &str, file: &str) {
+    let Some(given) = settings.text(spec.key) else { return };
+    let negative = matches!(spec.kind, Kind::Duration { .. }) && given.trim_start().starts_with('-');
+    if negative && spec.key != "proxy.keepalivetimeout" && !settings.faulty(spec.key) {
+        settings.warn(spec.key, "a negative time means the same as 0s; write 0s");
+    }
+    let Some(property) = property else { return };
+    if !property.earlier.is_empty() {
+        let lines: Vec<String> = property.earlier.iter().map(usize::to_string).collect();
+        let line = format!(
+            "{written} ({file}:{}): also stands in line {}; only the last one counts",
+            property.line,
+            lines.join(", ")
+        );
+        settings.report.say(Level::Warn, line);
+    }
+    if !property.undefined.is_empty() {
+        let names: Vec<String> = property.undefined.iter().map(|name| format!("${{{name}}}")).collect();
+        let what =
+            if property.value.is_empty() { "the value is empty, since" } else { "a part of the value is empty:" };
+        let line = format!(
+            "{written} ({file}:{}): {what} nobody defines {}; set it in the environment or in the file",
+            property.line,
+            names.join(", ")
+        );
+        settings.report.say(Level::Warn, line);
     }
 }
 

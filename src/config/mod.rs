@@ -10,6 +10,7 @@ mod bgp;
 mod certificates;
 mod compression;
 mod document;
+mod doubts;
 pub mod duration;
 mod effective;
 mod environment;
@@ -44,6 +45,7 @@ pub use inspect::{Inspection, Mistake, inspect};
 pub use json::pretty;
 pub use loader::load;
 pub use reference::reference;
+pub(crate) use suggest::near;
 
 /// The effective configuration, one `Config` per part.
 #[derive(Clone, Debug, PartialEq)]

@@ -97,8 +97,8 @@ options! {
         "directory for the Go profile; default $TMPDIR or /tmp";
     runtime_gogc: i64 = "runtime.gogc", INT, "100", "1.0.0", GoOnly,
         "target of the Go garbage collector in percent";
-    runtime_gomaxprocs: i64 = "runtime.gomaxprocs", Kind::Int { min: i64::MIN, max: 1024 }, "-1", "1.0.0", Built,
-        "data-plane threads; below 1: one for each CPU. The environment variable GOMAXPROCS wins";
+    runtime_gomaxprocs: i64 = "runtime.gomaxprocs", INT, "-1", "1.0.0", Built,
+        "data-plane threads; below 1: one for each CPU; at most 1024. The environment variable GOMAXPROCS wins";
     runtime_user: String = "runtime.user", Text, "", OURS, Built,
         "who to become once the sockets are bound, as user or user:group, by names or numbers; needs a start as root. Files that are read later (certificates, tokens) must be readable by that user";
     runtime_statedir: String = "runtime.statedir", Path, "", OURS, Built,

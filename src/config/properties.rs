@@ -2,7 +2,13 @@
 //!
 //! Whitespace at the end of a value belongs to it. There are no comments behind a value.
 
+mod expand;
+mod scan;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
+
+use expand::Expander;
+use scan::Scanner;
 
 /// One `key = value` of a file, expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +19,10 @@ pub struct Property {
     pub line: usize,
     /// Another value mentions it in `${}`.
     pub referenced: bool,
+    /// Where the same key stands before, with a value that does not count.
+    pub earlier: Vec<usize>,
+    /// Names in `${}` that neither the file nor the environment knows. They stand for nothing.
+    pub undefined: Vec<String>,
 }
 
 /// Reads a whole file. A key that stands twice is returned once, with its last value. `environment` answers `${NAME}` for
@@ -25,8 +35,12 @@ pub fn parse(text: &str, environment: impl Fn(&str) -> Option<String>) -> Result
     while let Some(found) = scanner.next() {
         match found {
             Err(mistake) => mistakes.push(mistake),
-            Ok(property) => match places.get(&property.key) {
-                Some(&at) => properties[at] = property,
+            Ok(mut property) => match places.get(&property.key) {
+                Some(&at) => {
+                    property.earlier = std::mem::take(&mut properties[at].earlier);
+                    property.earlier.push(properties[at].line);
+                    properties[at] = property;
+                }
                 None => {
                     places.insert(property.key.clone(), properties.len());
                     properties.push(property);
@@ -41,7 +55,7 @@ pub fn parse(text: &str, environment: impl Fn(&str) -> Option<String>) -> Result
     let mut expanded = Vec::with_capacity(properties.len());
     for property in &properties {
         match expander.key(&property.key, &mut Vec::new()) {
-            Ok(value) => expanded.push(value.text),
+            Ok(value) => expanded.push((value.text, value.undefined)),
             Err(mistake) => mistakes.push(format!("properties: Line {}: {}: {mistake}", property.line, property.key)),
         }
     }
@@ -51,7 +65,7 @@ pub fn parse(text: &str, environment: impl Fn(&str) -> Option<String>) -> Result
     let referenced = std::mem::take(&mut expander.referenced);
     for (property, value) in properties.iter_mut().zip(expanded) {
         property.referenced = referenced.contains(&property.key);
-        property.value = value;
+        (property.value, property.undefined) = value;
     }
     Ok(properties)
 }
@@ -68,228 +82,6 @@ pub fn expand(text: &str, environment: impl Fn(&str) -> Option<String>) -> Resul
     .text(text, &mut Vec::new())
     .map(|value| value.text)
 }
-
-struct Scanner<'a> {
-    rest: &'a str,
-    line: usize,
-}
-
-impl Scanner<'_> {
-    fn next(&mut self) -> Option<Result<Property, String>> {
-        loop {
-            match self.rest.chars().next()? {
-                ' ' | '\t' | '\x0c' | '\r' | '\n' => _ = self.take(),
-                '#' | '!' => self.skip_line(),
-                _ => break,
-            }
-        }
-        let line = self.line;
-        let key = match self.key() {
-            Ok(key) => key,
-            Err(mistake) => return Some(Err(self.abandon(line, mistake))),
-        };
-        self.separator();
-        let value = match self.value() {
-            Ok(value) => value,
-            Err(mistake) => return Some(Err(self.abandon(line, mistake))),
-        };
-        if key.is_empty() {
-            return Some(Err(format!("properties: Line {line}: {value:?}: a value without a key")));
-        }
-        Some(Ok(Property { key, value, line, referenced: false }))
-    }
-
-    fn take(&mut self) -> Option<char> {
-        let c = self.rest.chars().next()?;
-        self.rest = &self.rest[c.len_utf8()..];
-        if c == '\n' {
-            self.line += 1;
-        }
-        Some(c)
-    }
-
-    fn peek(&self) -> Option<char> {
-        self.rest.chars().next()
-    }
-
-    fn skip_line(&mut self) {
-        let end = self.rest.find(['\r', '\n']).unwrap_or(self.rest.len());
-        self.rest = &self.rest[end..];
-    }
-
-    /// The rest of a broken line means nothing.
-    fn abandon(&mut self, line: usize, mistake: String) -> String {
-        self.skip_line();
-        format!("properties: Line {line}: {mistake}")
-    }
-
-    fn key(&mut self) -> Result<String, String> {
-        let mut key = String::new();
-        while let Some(c) = self.peek() {
-            match c {
-                ' ' | '\t' | '\x0c' | '\r' | '\n' | ':' | '=' => break,
-                '\\' => self.escape(&mut key)?,
-                _ => {
-                    key.push(c);
-                    self.take();
-                }
-            }
-        }
-        Ok(key)
-    }
-
-    fn separator(&mut self) {
-        self.blanks();
-        if matches!(self.peek(), Some(':' | '=')) {
-            self.take();
-            self.blanks();
-        }
-    }
-
-    fn blanks(&mut self) {
-        while matches!(self.peek(), Some(' ' | '\t' | '\x0c')) {
-            self.take();
-        }
-    }
-
-    fn value(&mut self) -> Result<String, String> {
-        let mut value = String::new();
-        while let Some(c) = self.peek() {
-            match c {
-                '\r' | '\n' => break,
-                '\\' => self.escape(&mut value)?,
-                _ => {
-                    value.push(c);
-                    self.take();
-                }
-            }
-        }
-        Ok(value)
-    }
-
-    /// At a backslash.
-    fn escape(&mut self, out: &mut String) -> Result<(), String> {
-        self.take();
-        match self.take() {
-            None => return Err("premature EOF".to_owned()),
-            Some('n') => out.push('\n'),
-            Some('r') => out.push('\r'),
-            Some('t') => out.push('\t'),
-            Some('f') => out.push('\x0c'),
-            Some('u') => {
-                let unit = self.hex()?;
-                out.push(self.code_point(unit));
-            }
-            // A continued line; CR LF is one line end.
-            Some(c @ ('\r' | '\n')) => {
-                if c == '\r' && self.peek() == Some('\n') {
-                    self.take();
-                }
-                self.blanks();
-            }
-            Some(c) => out.push(c),
-        }
-        Ok(())
-    }
-
-    fn hex(&mut self) -> Result<u32, String> {
-        let mut code = 0;
-        for _ in 0..4 {
-            let digit = self.peek().and_then(|c| c.to_digit(16)).ok_or("invalid unicode literal")?;
-            self.take();
-            code = code * 16 + digit;
-        }
-        Ok(code)
-    }
-
-    /// Java writes characters beyond the first plane as two units.
-    fn code_point(&mut self, unit: u32) -> char {
-        if let (0xd800..0xdc00, Some(rest)) = (unit, self.rest.strip_prefix("\\u")) {
-            let low = rest.get(..4).and_then(|digits| u32::from_str_radix(digits, 16).ok());
-            if let Some(low @ 0xdc00..0xe000) = low {
-                self.rest = &rest[4..];
-                return char::from_u32(0x10000 + ((unit - 0xd800) << 10 | (low - 0xdc00))).unwrap_or(REPLACEMENT);
-            }
-        }
-        char::from_u32(unit).unwrap_or(REPLACEMENT)
-    }
-}
-
-/// An expanded text, and how many levels of `${}` it took.
-#[derive(Clone, Default)]
-struct Expanded {
-    text: String,
-    levels: usize,
-}
-
-struct Expander<'a> {
-    raw: BTreeMap<&'a str, &'a str>,
-    environment: &'a dyn Fn(&str) -> Option<String>,
-    /// Each name is worked out once, else a few lines could ask for more work than there is time.
-    done: HashMap<String, Expanded>,
-    referenced: HashSet<String>,
-    /// Bytes in `done`.
-    spent: usize,
-}
-
-impl Expander<'_> {
-    fn key(&mut self, key: &str, chain: &mut Vec<String>) -> Result<Expanded, String> {
-        if let Some(done) = self.done.get(key) {
-            return Ok(done.clone());
-        }
-        if chain.iter().any(|k| k == key) {
-            return Err(format!("circular reference in: {} -> {key}", chain.join(" -> ")));
-        }
-        if chain.len() > MAX_LEVELS {
-            return Err("expansion too deep".to_owned());
-        }
-        chain.push(key.to_owned());
-        let text = match self.raw.get(key) {
-            Some(text) => (*text).to_owned(),
-            None => (self.environment)(key).unwrap_or_default(),
-        };
-        let expanded = self.text(&text, chain)?;
-        chain.pop();
-        self.spent += expanded.text.len();
-        if self.spent > MAX_LENGTH {
-            return Err("expansion too long".to_owned());
-        }
-        self.done.insert(key.to_owned(), expanded.clone());
-        Ok(expanded)
-    }
-
-    fn text(&mut self, text: &str, chain: &mut Vec<String>) -> Result<Expanded, String> {
-        let mut out = Expanded::default();
-        let mut rest = text;
-        while let Some(start) = rest.find("${") {
-            let Some(end) = rest[start..].find('}') else {
-                return Err(format!("malformed expression: {:?} has no closing brace", &rest[start..]));
-            };
-            out.text.push_str(&rest[..start]);
-            let name = &rest[start + 2..start + end];
-            self.referenced.insert(name.to_owned());
-            let inner = self.key(name, chain)?;
-            out.levels = out.levels.max(inner.levels + 1);
-            if chain.len() + out.levels > MAX_LEVELS + 1 {
-                return Err("expansion too deep".to_owned());
-            }
-            out.text.push_str(&inner.text);
-            if out.text.len() > MAX_LENGTH {
-                return Err("expansion too long".to_owned());
-            }
-            rest = &rest[start + end + 1..];
-        }
-        out.text.push_str(rest);
-        Ok(out)
-    }
-}
-
-const MAX_LEVELS: usize = 64;
-
-/// Of all expanded values together. No file needs more; without a limit `${}` can double a text with every line.
-const MAX_LENGTH: usize = 16 << 20;
-
-const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -352,6 +144,15 @@ mod tests {
         ] {
             assert_eq!(read(text), want, "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_does_not_count_and_what_nobody_knows_is_told() {
+        let text = "a = 1\nb = ${none}x${MYADDR}${b2}\na = 2\nb2 = ${gone}\na = 3";
+        let found = parse(text, environment).unwrap();
+        let found: Vec<_> = found.iter().map(|p| (p.key.as_str(), &p.earlier[..], p.undefined.join(" "))).collect();
+        let want = [("a", &[1, 3][..], ""), ("b", &[], "none gone"), ("b2", &[], "gone")];
+        assert_eq!(found, want.map(|(key, earlier, names)| (key, earlier, names.to_owned())));
     }
 
     #[test]

@@ -80,6 +80,11 @@ impl Settings {
         find(key).is_some_and(|row| self.given.contains_key(&row))
     }
 
+    /// What was given for `key`, as it stands there.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        Some(self.given.get(&find(key)?)?.text.as_str())
+    }
+
     /// Something is wrong with the value of `key`. `reason`: what, and what to write instead.
     pub(crate) fn mistake(&mut self, key: &'static str, reason: &str) {
         let line = self.describe(key, reason);

@@ -237,3 +237,40 @@ async fn a_route_without_a_healthy_instance_is_known_where_that_is_wanted() {
     consul.drop("web-1").await;
     answers(&keeping, 404, "").await;
 }
+
+#[tokio::test]
+async fn a_service_that_fails_open_is_served_while_all_of_it_is_down() {
+    let consul = crate::testing::consul::Consul::real().await;
+    let (one, two, other) = (Origin::start("one").await, Origin::start("two").await, Origin::start("other").await);
+    let tags = ["urlprefix-/web failopen=true", "urlprefix-/plain"];
+    let put =
+        async |id: &str, origin: &Origin, status: &str| consul.put(id, "web", origin.addr(), &tags, &[status]).await;
+    put("web-1", &one, "passing").await;
+    put("web-2", &two, "critical").await;
+    let proxy = Start::consul(&consul).start().await;
+    let answers = async |path: &str, wanted: &[&str]| {
+        until(PATIENCE, &format!("{path} from {wanted:?}"), async || {
+            let mut got = std::collections::BTreeSet::new();
+            for _ in 0..8 {
+                let response = proxy.get("h", path).await;
+                got.insert(if response.status == 200 { response.text() } else { response.status.to_string() });
+            }
+            got.iter().map(String::as_str).eq(wanted.iter().copied()).then_some(())
+        })
+        .await;
+    };
+    answers("/web", &["one"]).await;
+    put("web-1", &one, "critical").await;
+    answers("/web", &["one", "two"]).await;
+    answers("/plain", &["404"]).await;
+    // Whoever is well comes first.
+    consul.put("other-1", "other", other.addr(), &["urlprefix-/web"], &["passing"]).await;
+    answers("/web", &["other"]).await;
+    consul.drop("other-1").await;
+    answers("/web", &["one", "two"]).await;
+    put("web-2", &two, "passing").await;
+    answers("/web", &["two"]).await;
+    consul.drop("web-1").await;
+    consul.drop("web-2").await;
+    answers("/web", &["404"]).await;
+}

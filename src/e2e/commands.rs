@@ -57,6 +57,67 @@ async fn is_my_properties_file_right() {
 }
 
 #[tokio::test]
+async fn what_a_file_takes_for_granted_is_looked_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    std::fs::write(at("no.pem"), "nothing").expect("an own directory");
+    std::fs::write(at("htpasswd"), "a:$apr1$x$y\n").expect("an own directory");
+    std::fs::create_dir(at("empty")).expect("an own directory");
+    let (base, tls) = ("registry.backend = static\nui.access = ro\nproxy.trusted =\n", "proxy.addr = :443;cs=a\n");
+    for (text, code, want) in [
+        (String::new(), 0, ": good\n".to_owned()),
+        (
+            "proxy.auth = name=a;type=basic;file=/none/x\n".into(),
+            1,
+            "f:4): scheme a: open /none/x: no such file".into(),
+        ),
+        ("proxy.auth = name=a;type=apikey;file=/none/x\n".into(), 1, "f:4): scheme a: open /none/x".into()),
+        ("proxy.auth = name=a;type=jwt;secret=/none/x\n".into(), 1, "f:4): scheme a: open /none/x".into()),
+        (format!("{tls}proxy.cs = cs=a;type=file;cert=/none/x\n"), 1, "f:5): source a: cert: open /none/x".into()),
+        (format!("{tls}proxy.cs = cs=a;type=file;cert={}\n", at("no.pem")), 1, "no CERTIFICATE block".into()),
+        (format!("{tls}proxy.cs = cs=a;type=path;cert=/none\n"), 0, "source a: /none: no such folder".into()),
+        (format!("{tls}proxy.cs = cs=a;type=path;cert={}\n", at("empty")), 0, "there is no certificate at".into()),
+        (format!("{tls}proxy.cs = cs=a;type=http;cert=list\n"), 1, "source a: \"list\" is no URL".into()),
+        (
+            "log.access.target = file:/none/access.log\n".into(),
+            1,
+            "f:4): /none/access.log: /none: no such folder".into(),
+        ),
+        (format!("log.access.target = file:{}\n", at("empty")), 1, "Is a directory; write a file".into()),
+        ("runtime.user = no-such-user\n".into(), 1, "f:4): there is no user \"no-such-user\"".into()),
+        (format!("runtime.statedir = {}/x\n", at("no.pem")), 0, "is no folder, so the last known routes".into()),
+        ("registry.backend = file\nregistry.file.path = /none/r\n".into(), 1, "/none/r: cannot be read".into()),
+        (
+            "registry.backend = consul\nregistry.consul.addr = https://c\nregistry.consul.tls.cafile = /none/ca\n"
+                .into(),
+            1,
+            "f:6): /none/ca: No such file".into(),
+        ),
+        ("registry.backend = consul\nregistry.consul.tokenfile = /none/t\n".into(), 0, "without a token until".into()),
+        ("proxy.unixsockets = /none/run\n".into(), 0, "/none/run: no such folder".into()),
+        (
+            "registry.static.routes = route add a /a http://h/ opts \"auth=x\"\n".into(),
+            0,
+            "route /a: auth=x names a scheme that proxy.auth does not have".into(),
+        ),
+        (
+            "registry.static.routes = route add a /a http://h/ opts \"stripp=/a\"\n".into(),
+            0,
+            "route /a: stripp is no option and changes nothing; did you mean strip?".into(),
+        ),
+    ] {
+        std::fs::write(at("f"), format!("{base}{text}")).expect("an own directory");
+        let (ended, out, _) = ferrio(dir.path(), &["check", "f"]).await;
+        assert!(ended == code && out.contains(&want), "{ended}, not {code}, or no {want:?}\n{text}\n{out}");
+        let strict = ferrio(dir.path(), &["check", "--strict", "f"]).await.0;
+        assert_eq!(strict, i32::from(!out.starts_with("f: good\n")), "{text}\n{out}");
+    }
+    // For a machine that is not this one.
+    std::fs::write(at("f"), format!("{base}runtime.user = no-such-user\n")).expect("an own directory");
+    assert_eq!(ferrio(dir.path(), &["check", "--text", "f"]).await.0, 0);
+}
+
+#[tokio::test]
 async fn what_is_every_option_set_to() {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join("f"), "proxy.strategy = rr\n").expect("an own directory");

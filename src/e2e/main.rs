@@ -11,6 +11,7 @@ mod client_certificates;
 mod codec;
 mod commands;
 mod consul;
+mod explain;
 mod grpc;
 mod h2_frames;
 mod h2_targets;

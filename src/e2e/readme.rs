@@ -39,7 +39,17 @@ async fn every_command_of_the_pages_works() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut lines = Vec::new();
     // Starts the servers that the other pages speak about.
-    for page in ["quickstart.md", "replacing-fabio.md", "commands.md", "routes.md"] {
+    let pages = [
+        "quickstart.md",
+        "replacing-fabio.md",
+        "commands.md",
+        "routes.md",
+        "tags.md",
+        "access.md",
+        "access-log.md",
+        "packages.md",
+    ];
+    for page in pages {
         let text = std::fs::read_to_string(root.join("docs").join(page)).expect("a page");
         let found = commands(&text, "```sh run");
         assert!(!found.is_empty(), "{page} has no commands");

@@ -67,6 +67,8 @@ async fn leaving_under_load_fails_no_request() {
 
     // Nobody new is let in any more; what is under way is finished.
     until(PATIENCE, "a closed door", async || tokio::net::TcpStream::connect(addr).await.is_err().then_some(())).await;
+    let health = client::get(admin, "admin", "/health").await;
+    assert_eq!((health.status, health.text().trim()), (503, "shutting down"), "said until the end");
     gate.open();
     let mut body = Vec::new();
     while let Some(chunk) = download.chunk().await {

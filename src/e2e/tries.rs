@@ -93,6 +93,43 @@ async fn no_get_fails_while_one_instance_of_three_is_bad() {
 }
 
 #[tokio::test]
+async fn a_safe_request_whose_target_dies_goes_to_another_one_without_being_asked() {
+    for (name, script) in [
+        ("reset", origin::reset()),
+        ("hang up", origin::hang_up()),
+        ("half a head", origin::raw("HTTP/1.1 200 OK\r\nConte").close()),
+    ] {
+        let (proxy, origins) = one_bad_of_three(script.clone(), "eject=off").await;
+        let mut client = proxy.client().await;
+        for _ in 0..12 {
+            assert_eq!(client.get("h", "/x").await.status, 200, "{name}");
+        }
+        assert!(origins[2].seen().len() >= 2, "{name}: {}", origins[2].seen().len());
+        let mut failed = 0;
+        for _ in 0..12 {
+            client.send("POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx").await;
+            failed += u32::from(client.response().await.status == 502);
+        }
+        assert!(failed >= 2, "{name}: {failed}");
+        // One that kills whoever gets it is not carried from one to the next.
+        for origin in &origins {
+            origin.always(script.clone());
+        }
+        let before: usize = origins.iter().map(|origin| origin.seen().len()).sum();
+        assert_eq!(client.get("h", "/x").await.status, 502, "{name}");
+        let after: usize = origins.iter().map(|origin| origin.seen().len()).sum();
+        assert!(after - before <= 4, "{name}: {before} {after}");
+        let (off, _origins) = one_bad_of_three(script, "eject=off retry=off").await;
+        let mut client = off.client().await;
+        let mut failed = 0;
+        for _ in 0..12 {
+            failed += u32::from(client.get("h", "/x").await.status == 502);
+        }
+        assert!(failed >= 2, "{name}: {failed}");
+    }
+}
+
+#[tokio::test]
 async fn posts_are_never_executed_twice() {
     let body = "x".repeat(1000);
     for (name, script) in [

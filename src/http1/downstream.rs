@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Version, request};
 
+use super::hoard::Hoard;
 use super::link::BodyError;
 use super::{Decoder, Encoder, Flaw, Limits, Link, Mismatch, Outbox, ResponseLine, Scan, Spelling, Step};
 use super::{encode, head, skip_blank_lines};
@@ -39,6 +40,7 @@ struct Wire {
     link: Link,
     out: Outbox,
     scan: Scan,
+    hoard: Hoard,
     /// Bytes of the next head have come.
     begun: bool,
     body: Decoder,
@@ -71,6 +73,7 @@ impl Downstream {
                 link: Link::new(stream),
                 out: Outbox::default(),
                 scan: Scan::default(),
+                hoard: Hoard::default(),
                 begun: false,
                 body: Decoder::Over,
                 limit: Deadline::default(),
@@ -119,6 +122,7 @@ impl Downstream {
                     return Poll::Ready(Err(HeadError::Flaw(Flaw::Malformed("no HTTP"))));
                 }
                 if let Some(length) = wire.scan.find(read, self.0.limits).map_err(HeadError::Flaw)? {
+                    wire.hoard.give_back();
                     let bytes = read.split_to(length).freeze();
                     let head = head::request(&bytes, self.0.limits.lines).map_err(HeadError::Flaw)?;
                     wire.limit.clear();
@@ -131,6 +135,10 @@ impl Downstream {
                     self.0.expects.set(head.expects);
                     return Poll::Ready(Ok(Some((head.parts, Begun { persists: head.persists }))));
                 }
+            }
+            if !wire.hoard.allows(wire.link.buffered()) {
+                wire.hoard.give_back();
+                return Poll::Ready(Err(HeadError::Flaw(Flaw::TooLarge)));
             }
             match wire.link.poll_fill(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Ok(None)),

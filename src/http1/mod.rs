@@ -11,6 +11,7 @@ mod downstream;
 mod encode;
 mod framing;
 mod head;
+mod hoard;
 mod link;
 mod outbox;
 mod present;

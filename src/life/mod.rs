@@ -2,6 +2,7 @@
 
 mod handover;
 mod notify;
+pub mod user;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

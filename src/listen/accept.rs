@@ -6,21 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::life::{Phase, Watch};
 use crate::metrics::names;
 
-/// Hands each connection to `each` until [`Phase::Replaced`]. Then those that wait in the queue are taken as well, because
-/// closing the socket would reset them.
-pub async fn accept(listener: TcpListener, mut life: Watch, each: impl FnMut(TcpStream, SocketAddr)) {
-    accept_until(listener, async move { life.reached(Phase::Replaced).await }, each).await;
-}
-
-/// As [`accept`], until `end`.
-pub async fn accept_until(
-    listener: TcpListener,
-    end: impl Future<Output = ()>,
-    mut each: impl FnMut(TcpStream, SocketAddr),
-) {
+/// Hands each connection to `each` until `end`. Then those that wait in the queue are taken as well, because closing the
+/// socket would reset them.
+pub async fn accept(listener: TcpListener, end: impl Future<Output = ()>, mut each: impl FnMut(TcpStream, SocketAddr)) {
     let mut end = std::pin::pin!(end);
     let mut complaint: Option<Instant> = None;
     loop {

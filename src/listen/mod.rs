@@ -8,7 +8,7 @@ pub mod tls;
 
 use std::time::Duration;
 
-pub use accept::{accept, accept_until};
+pub use accept::accept;
 pub use bind::{Bound, Error, bind, bind_udp};
 pub use inherited::Inherited;
 pub use limits::{Door, Limits, LimitsConfig, Reason, Seat};

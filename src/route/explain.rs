@@ -1,17 +1,16 @@
-//! Why a request goes where it goes: what was asked as the table understands it, the routes in the order in which they are
-//! tried, and those that came close. For people: takes its time, and is never on the path of a request.
+//! Questions about where a request goes, the form of the answers, and what the table alone can say. The proxy answers them,
+//! since it does more with a request than looking into the table (`proxy::http::explain`).
 
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::{Deserialize, Serialize};
 
-use super::path::{self, Cleaned};
-use super::{Access, Class, HostOption, Redirect, Route, Scheme, Table, Target};
+use super::{Route, Table};
 
 mod close;
 
-use close::near_misses;
+pub use close::near_misses;
 
 /// A request, as far as routing looks at it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,8 +21,8 @@ pub struct Question {
     /// As it would stand in a request line, without the query.
     pub path: String,
     pub query: Option<String>,
-    /// The peer and what is in `X-Forwarded-For`, if anything is known about them.
-    pub clients: Vec<IpAddr>,
+    /// Who has sent it to us: the client, or a balancer before us. `None`: it is not said.
+    pub peer: Option<IpAddr>,
     /// For routes that have conditions, as are the headers.
     pub method: Method,
     pub headers: HeaderMap,
@@ -68,23 +67,9 @@ impl Question {
         if let (Ok(name), Ok(value)) = (name.trim().parse::<HeaderName>(), HeaderValue::from_str(value)) {
             self.headers.append(name, value);
         }
-        match name.trim().to_ascii_lowercase().as_str() {
-            "host" => self.host = value.to_owned(),
-            "x-forwarded-for" => {
-                self.clients.extend(value.split(',').filter_map(|one| one.trim().parse::<IpAddr>().ok()))
-            }
-            _ => {}
+        if name.trim().eq_ignore_ascii_case("host") {
+            self.host = value.to_owned();
         }
-    }
-}
-
-impl Question {
-    /// As conditions look at it; `None` if its query cannot stand in a request.
-    fn request(&self) -> Option<http::Request<()>> {
-        let target = format!("/?{}", self.query.as_deref().unwrap_or_default());
-        let mut request = http::Request::builder().method(self.method.clone()).uri(target).body(()).ok()?;
-        request.headers_mut().clone_from(&self.headers);
-        Some(request)
     }
 }
 
@@ -98,6 +83,8 @@ pub struct Explanation {
     pub path: String,
     pub query: Option<String>,
     pub outcome: Outcome,
+    /// What ferrio answers; `None`: the target does.
+    pub status: Option<u16>,
     /// The outcome in a sentence.
     pub summary: String,
     /// Which of the candidates is taken.
@@ -120,6 +107,8 @@ pub enum Outcome {
     NoTarget,
     /// 404, or what `proxy.noroutestatus` says.
     NoRoute,
+    /// ferrio answers by itself, before it looks for a route or in place of the target.
+    Answered,
 }
 
 /// A route, and what speaks for it or against it.
@@ -158,105 +147,20 @@ pub struct Choice {
     pub auth: Option<String>,
 }
 
-/// Explains what the table does with a request over HTTP.
-pub fn explain(table: &Table, question: &Question) -> Explanation {
-    let cleaned = path::clean(&question.path);
-    let scheme = if question.tls { "https" } else { "http" };
-    let mut candidates: Vec<Candidate> = Vec::new();
-    let mut taken = None;
-    let request = question.request();
-    let is_plain = question.method == http::Method::GET && question.headers.is_empty();
-    let head = request.unwrap_or_else(|| plain(question)).into_parts().0;
-    for route in table.http(&question.host, question.tls, &cleaned.decoded) {
-        if candidates.len() == CANDIDATES {
-            break;
-        }
-        let mut candidate = describe(route, question, &cleaned);
-        candidate.reason = fit(route, table.matcher);
-        let loops = |target: &Target| {
-            target.options.redirect.as_ref().is_some_and(|redirect| {
-                let location = redirect.location(target, &question.host, &cleaned, question.query.as_deref());
-                Redirect::loops(&location, scheme, &question.host, &cleaned.raw)
-            })
-        };
-        if let Some(conditions) = &route.conditions {
-            candidate.reason.push_str(&format!(", only with {}", conditions.text().trim_end()));
-        }
-        let usable: Vec<&Target> = route.targets.iter().filter(|target| target.share > 0.0).collect();
-        let fits = route.fits(&head, &cleaned.decoded);
-        if !fits && is_plain {
-            candidate.reason.push_str("; passed over, because a GET without headers does not fulfil its conditions");
-        } else if !fits {
-            let conditions = route.conditions.as_ref().map_or("", |conditions| conditions.text());
-            candidate
-                .reason
-                .push_str(&format!("; passed over, because the request does not meet its conditions: {conditions}"));
-        } else if taken.is_none() && !usable.is_empty() && usable.iter().all(|target| loops(target)) {
-            candidate.reason.push_str("; passed over, because its redirect leads to the same URL");
-        } else if taken.is_some() {
-            candidate.reason.push_str("; not reached, because one before it is taken");
-        } else {
-            taken = Some((candidates.len(), route));
-        }
-        candidates.push(candidate);
-    }
-
-    let (outcome, summary) = match taken {
-        None => (Outcome::NoRoute, format!("No route fits {}{}.", question.host, cleaned.raw)),
-        Some((at, route)) => decide(route, &candidates[at]),
-    };
-    Explanation {
-        host: super::host::without_default_port(&question.host.to_lowercase(), question.tls).to_owned(),
-        tls: question.tls,
-        path: String::from_utf8_lossy(&cleaned.decoded).into_owned(),
-        query: question.query.clone(),
-        outcome,
-        summary,
-        chosen: taken.map(|(at, _)| at),
-        close: near_misses(table, question, &cleaned),
-        candidates,
-    }
+/// The host of a request as routes are compared with it: in lower case, without the port that goes without saying.
+pub fn asked_host(host: &str, tls: bool) -> String {
+    super::host::without_default_port(&host.to_lowercase(), tls).to_owned()
 }
 
-/// The request that is asked about, as far as it is known.
-fn plain(question: &Question) -> http::Request<()> {
-    let mut request = http::Request::new(());
-    let target = format!("/?{}", question.query.as_deref().unwrap_or_default());
-    if let Ok(target) = target.parse() {
-        *request.uri_mut() = target;
-    }
-    request
-}
-
-fn decide(route: &Route, candidate: &Candidate) -> (Outcome, String) {
-    let place = format!("{}{}", route.host, route.path);
-    let usable: Vec<&Choice> = candidate.targets.iter().filter(|target| target.share > 0.0).collect();
-    let Some(first) = usable.first() else {
-        return (Outcome::NoTarget, format!("Route {place} is taken, but all of its targets have weight 0: 503."));
-    };
-    if usable.iter().all(|target| target.permitted == Some(false)) {
-        return (Outcome::Denied, format!("Route {place} is taken, and its access rules keep this client out: 403."));
-    }
-    let login = first.auth.as_ref().map(|names| format!(", once {names} lets the client in")).unwrap_or_default();
-    if let (1, Some(location)) = (usable.len(), &first.location) {
-        return (Outcome::Redirect, format!("Route {place} redirects to {location}{login}."));
-    }
-    match usable.len() {
-        1 => {
-            (Outcome::Forward, format!("Route {place} sends it to {} of {}{login}.", first.destination, first.service))
-        }
-        n => (Outcome::Forward, format!("Route {place} sends it to one of {n} targets by their shares{login}.")),
-    }
-}
-
-fn fit(route: &Route, matcher: super::Matcher) -> String {
+/// Why the host and the path of a request fit a route that the table has given for it.
+pub fn why(table: &Table, route: &Route) -> String {
     let host = match &*route.host {
         "" => "serves every host".to_owned(),
         host if host.starts_with(':') => format!("serves every host on port {}", &host[1..]),
         host if host.contains(['*', '?', '{', '[']) => format!("host pattern {host} fits"),
         host => format!("host {host} is the one"),
     };
-    let path = match matcher {
+    let path = match table.matcher {
         super::Matcher::Prefix => format!("the path begins with {}", route.path),
         super::Matcher::IPrefix => format!("the path begins with {}, whatever the case", route.path),
         super::Matcher::Glob => format!("the path fits the pattern {}", route.path),
@@ -264,92 +168,36 @@ fn fit(route: &Route, matcher: super::Matcher) -> String {
     format!("{host}, {path}")
 }
 
-fn describe(route: &Route, question: &Question, cleaned: &Cleaned<'_>) -> Candidate {
-    let class = match route.class {
-        Class::Http => "http",
-        Class::Tcp => "tcp",
-        Class::Udp => "udp",
-    };
-    Candidate {
-        class: class.to_owned(),
-        host: route.host.to_string(),
-        path: route.path.to_string(),
-        reason: String::new(),
-        targets: route.targets.iter().map(|target| choice(target, question, cleaned)).collect(),
-    }
-}
-
-fn choice(target: &Target, question: &Question, cleaned: &Cleaned<'_>) -> Choice {
-    let options = &*target.options;
-    let location = options
-        .redirect
-        .as_ref()
-        .map(|redirect| redirect.location(target, &question.host, cleaned, question.query.as_deref()));
-    let forward =
-        (location.is_none() && matches!(target.destination.scheme, Scheme::Http | Scheme::Https)).then(|| {
-            let mut asked = cleaned.forward(options).into_owned();
-            if let Some(query) = question.query.as_deref().or(target.destination.query.as_deref()) {
-                asked.push('?');
-                asked.push_str(query);
-            }
-            asked
-        });
-    let ruled = options.access != Access::Everyone;
-    let known = !question.clients.is_empty();
-    let permitted = match options.access {
-        Access::Nobody => Some(false),
-        _ => (ruled && known).then(|| question.clients.iter().all(|client| options.access.permits(*client))),
-    };
-    Choice {
-        service: target.service.to_string(),
-        instance: target.instance.as_ref().map(ToString::to_string),
-        destination: target.destination.text.clone(),
-        tags: target.tags.iter().map(ToString::to_string).collect(),
-        share: target.share,
-        options: options.raw.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-        forward,
-        location,
-        notes: notes(target, permitted),
-        permitted,
-        auth: options.auth.clone(),
-    }
-}
-
-fn notes(target: &Target, permitted: Option<bool>) -> Vec<String> {
-    let options = &*target.options;
-    let mut notes = Vec::new();
-    match (&options.access, permitted) {
-        (Access::Everyone, _) => {}
-        (Access::Nobody, _) => notes.push("its access rules cannot be read, so nobody is let in".to_owned()),
-        (_, Some(true)) => notes.push("its access rules let this client in".to_owned()),
-        (_, Some(false)) => notes.push("its access rules keep this client out".to_owned()),
-        (_, None) => notes.push("whether the client is let in depends on its address (allow, deny)".to_owned()),
-    }
-    if let Some(names) = &options.auth {
-        notes.push(format!("asks who the client is: auth={names}"));
-    }
-    if let Some(prefix) = &options.strip {
-        notes.push(format!("takes {prefix} off the path"));
-    }
-    if let Some(prefix) = &options.prepend {
-        notes.push(format!("puts {prefix} before the path"));
-    }
-    match &options.host {
-        Some(HostOption::Destination) => notes.push(format!("sends Host: {}", target.destination.authority)),
-        Some(HostOption::Name(name)) => notes.push(format!("sends Host: {name}")),
-        None => {}
-    }
-    if options.tls_skip_verify {
-        notes.push("does not verify the certificate of the target".to_owned());
-    }
-    if target.share == 0.0 {
-        notes.push("gets no requests: weight 0".to_owned());
-    }
-    notes
-}
-
-/// Of one question. A table can have any number of routes for a path.
-const CANDIDATES: usize = 100;
-
 #[cfg(test)]
-mod tests;
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_as_people_write_them() {
+        for (url, host, tls, path, query) in [
+            ("http://h/p", "h", false, "/p", None),
+            ("HTTPS://user:word@h:8443/p?q=1#f", "h:8443", true, "/p", Some("q=1")),
+            ("h", "h", false, "/", None),
+            ("h?q", "h", false, "/", Some("q")),
+            ("/p/x", "", false, "/p/x", None),
+            (" wss://[::1]:1/ ", "[::1]:1", true, "/", None),
+        ] {
+            let got = Question::parse(url).unwrap();
+            let want = Question {
+                host: host.into(),
+                tls,
+                path: path.into(),
+                query: query.map(Into::into),
+                ..Question::default()
+            };
+            assert_eq!(got, want, "{url}");
+        }
+        for url in ["", "   ", "ftp://h/", "http://", "http://a b/"] {
+            assert!(Question::parse(url).is_err(), "{url:?}");
+        }
+        let mut question = Question::parse("http://h/").unwrap();
+        question.header("HOST", " other ");
+        assert_eq!((question.host.as_str(), question.headers.len()), ("other", 1));
+    }
+}

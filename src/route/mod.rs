@@ -54,7 +54,7 @@ pub use destination::{Destination, Scheme};
 pub use diff::diff;
 pub use edits::{Cors, Edits, HeaderEdits};
 pub use error_pages::ErrorPages;
-pub use explain::{Candidate, Choice, Explanation, Outcome, Question, explain};
+pub use explain::{Candidate, Choice, Explanation, Outcome, Question, asked_host, near_misses, why};
 pub use known::Known;
 pub use language::parse_text;
 pub use live::{LiveTable, Slot, Snapshot};
@@ -62,11 +62,11 @@ pub use lookup::Candidates;
 pub(crate) use options::held;
 pub use options::{
     Balance, Check, CheckKind, Conditions, Ejection, HostOption, Limits, Mirror, Named, Options, ProxyVersion, Rate,
-    RateKey, Reach, Rewrite, SameSite, Sticky, Tries,
+    RateKey, Reach, Rewrite, SameSite, Sticky, TAG_OPTIONS, TagOption, Tries, tag_option, tag_table,
 };
 pub use redirect::Redirect;
 pub use table::Table;
-pub use tags::{parse_tags, parse_tags_with};
+pub use tags::{FAIL_OPEN, fails_open, parse_tags, parse_tags_with};
 pub use target::{Route, Target};
 pub use turn::Turn;
 pub use weight::Weight;

@@ -34,6 +34,17 @@ pub fn parse_tags_with(instance: &Instance, prefix: &str, datacenter: &str, name
     parsed
 }
 
+/// Does a route tag ask to be served by instances that are down, if nobody else is there?
+pub fn fails_open(tag: &str) -> bool {
+    options::split(tag).get(FAIL_OPEN).is_some_and(|value| value == "true")
+}
+
+/// The option for that.
+pub const FAIL_OPEN: &str = "failopen";
+
+/// The highest number that a priority can have.
+const LAST_RESORT: &str = "4294967295";
+
 struct Reader<'a> {
     instance: &'a Instance,
     datacenter: &'a str,
@@ -107,7 +118,12 @@ impl Reader<'_> {
             }
         }
         if self.instance.down {
-            weight = Weight::Excluded;
+            if kept.get(FAIL_OPEN).is_some_and(|value| value == "true") {
+                // Behind everybody who is well.
+                kept.insert("priority".into(), LAST_RESORT.into());
+            } else {
+                weight = Weight::Excluded;
+            }
         }
         let destination = match redirect {
             Some(url) => url,

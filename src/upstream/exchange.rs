@@ -118,7 +118,8 @@ impl Failed {
     }
 }
 
-pub(super) fn is_repeatable(head: &Parts) -> bool {
+/// May it be executed twice (RFC 9110, section 9.2.2, or an idempotency key)?
+pub fn is_repeatable(head: &Parts) -> bool {
     matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
         || head.headers.contains_key("idempotency-key")
         || head.headers.contains_key("x-idempotency-key")

@@ -30,7 +30,7 @@ pub use body::RequestBody;
 pub use budget::Budget;
 pub use directory::{Directory, Endpoint, Entered, OnRoute, RouteState, TargetState, TargetTls};
 pub use error::{Error, Side};
-pub use exchange::{Effort, Exchange, Times, Upgraded};
+pub use exchange::{Effort, Exchange, Times, Upgraded, is_repeatable};
 pub use gate::{Full, Gate, Permit};
 pub use h2::{Protocol, presentable};
 pub use health::{Ejected, Health, Moment, Reason, Verdict, moment};

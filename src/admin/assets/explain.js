@@ -3,7 +3,7 @@
 import { get, percent } from "./api.js";
 import { h, note } from "./dom.js";
 
-const KINDS = { forward: ["good", "Forwarded"], redirect: ["good", "Redirected"], denied: ["bad", "403 Forbidden"], "no-target": ["warn", "503, no target"], "no-route": ["bad", "No route"] };
+const KINDS = { forward: ["good", "Forwarded"], redirect: ["good", "Redirected"], denied: ["bad", "403 Forbidden"], "no-target": ["warn", "503, no target"], "no-route": ["bad", "No route"], answered: ["warn", "Answered by ferrio"] };
 
 export async function show(root) {
     const query = new URLSearchParams(location.search);

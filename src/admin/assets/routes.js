@@ -17,12 +17,24 @@ const SORTS = {
 const GROUPS = { none: "No groups", host: "By host", service: "By service" };
 const QUIET = [0, 0, null, null, null];
 
+// Targets that do not get their usual share, by what names them. Asked for as often as the numbers come.
+let conditions = new Map();
+const name = (one) => `${one.host}${one.path} ${one.service} ${one.target}`;
+
+async function watch() {
+    try {
+        conditions = new Map((await get("/api/targets")).map((one) => [name(one), one]));
+    } catch {
+        // An answer that is missing says nothing about targets: the next one comes in two seconds.
+    }
+}
+
 const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 const now = (target) => live.targets.get(target.id)?.row ?? QUIET;
 const narrow = matchMedia("(max-width: 760px)");
 
 export async function show(place, { go }) {
-    let [targets, status, control] = await Promise.all([load(), get("/api/status"), get("/api/control")]);
+    let [targets, status, control] = await Promise.all([load(), get("/api/status"), get("/api/control"), watch()]);
     const query = new URLSearchParams(location.search);
     let sort = SORTS[query.get("sort")] ? query.get("sort") : "table";
     let group = GROUPS[query.get("group")] ? query.get("group") : "none";
@@ -88,6 +100,8 @@ export async function show(place, { go }) {
         if (status.stale) said.push(note("warn", `These are routes that were kept on disk, right ${ago(status.stale_age)}: Consul has not said yet what they are. `, h("a", { href: pageUrl("/consul") }, "See why")));
         const down = status.sources.filter((source) => !source.up && source.failures > 0);
         if (down.length > 0) said.push(note("bad", `No answer about ${down.map((source) => source.name).join(", ")}. The table stays as it was last known. `, h("a", { href: pageUrl("/consul") }, "See why")));
+        const out = [...conditions.values()].filter((one) => one.state === "ejected").length;
+        if (out > 0) said.push(note("warn", `${count(out, "target is", "targets are")} passed over because of failures; ferrio tries again by itself.`));
         if (control.disabled.length > 0) said.push(note("warn", `${count(control.disabled.length, "service or instance is", "services or instances are")} disabled by hand. `, h("a", { href: pageUrl("/control") }, "See which")));
         banner.replaceChildren(...said);
     }
@@ -98,6 +112,7 @@ export async function show(place, { go }) {
     let drawn = Date.now();
     const stop = listen(async (kind) => {
         if (kind === "stats") {
+            await watch();
             facts();
             // A list that is sorted by what moves is sorted anew now and then, or nothing in it could be read.
             if (["rate", "errors", "p99"].includes(sort) && Date.now() - drawn > 6000) {
@@ -107,7 +122,7 @@ export async function show(place, { go }) {
                 list.refresh();
             }
         } else if (kind === "table") {
-            [targets, status, control] = await Promise.all([load(), get("/api/status"), get("/api/control")]);
+            [targets, status, control] = await Promise.all([load(), get("/api/status"), get("/api/control"), watch()]);
             facts();
             draw(false);
         }
@@ -166,9 +181,20 @@ function groupRow({ group, members }) {
 function health(target) {
     const [requests, errors] = now(target);
     if (target.share === 0) return ["off", "Off", "weight 0: gets no requests"];
+    const condition = conditions.get(`${target.src} ${target.service} ${target.dst}`);
+    if (condition) return impaired(condition);
     if (requests > 0 && errors >= 0.05) return ["bad", "Failing", `${percent(errors)} of the answers are 500 or above`];
     if (requests > 0 && errors >= 0.01) return ["warn", "Errors", `${percent(errors)} of the answers are 500 or above`];
     return ["good", "Healthy", "in the table, and no more than 1% errors"];
+}
+
+const REASONS = { connections: "connections to it fail", gateway_errors: "it answers 502, 503 or 504, or not in time", success_rate: "too few of its answers are good", probe: "its own check fails" };
+
+function impaired({ state, reason, left, share, in_flight: busy, waiting }) {
+    const rest = left === null ? "" : `, for ${Math.max(1, Math.round(left))} s more`;
+    if (state === "ejected") return ["bad", "Ejected", `passed over: ${REASONS[reason] ?? reason}${rest}`];
+    if (state === "full") return ["warn", "Full", `${count(busy, "request")} under way, ${waiting.toLocaleString("en")} waiting: maxconn lets in no more`];
+    return ["warn", "Starting", `gets ${percent(share)} of its share (slowstart)${rest}`];
 }
 
 function targetRow(target) {

@@ -100,6 +100,10 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("metrics.prometheus.buckets", "1,1", "must increase"),
     ("registry.backend", "zookeeper", "Unknown registry backend zookeeper"),
     ("registry.consul.addr", "", "no address of a Consul agent"),
+    ("registry.consul.addr", "ftp://x", "no address of a Consul agent"),
+    ("registry.consul.addr", "localhost:99999", "no address of a Consul agent"),
+    ("registry.consul.addr", "localhost:", "no address of a Consul agent"),
+    ("runtime.gomaxprocs", "many", "not a number"),
     ("registry.consul.addr", "unix://run/consul", "whole path"),
     ("registry.consul.register.addr", "{{ nope }}", "failed to consul service address: unable to parse template"),
     ("registry.consul.register.addr", "", "write host:port"),
@@ -108,6 +112,67 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("bgp.peers", "address=1.2.3.4;asn=-1", "strconv.ParseUint: parsing \"-1\": invalid syntax"),
     ("bgp.peers", "address=1.2.3.4;multihop=x", "strconv.ParseBool: parsing \"x\": invalid syntax"),
 ];
+
+/// Key, value and what must be said about it: fabio takes these, so they are no reason not to start.
+const DOUBTED: &[(&str, &str, &str)] = &[
+    ("proxy.addr", "", "there is no listener"),
+    ("proxy.addr", ":80;rt=-1s", "rt: a negative time means the same as 0s"),
+    ("proxy.addr", ":80;refresh=1s", "refresh changes nothing without proto=tcp-dynamic"),
+    ("proxy.addr", ":80;pxytrusted=10.0.0.0/8", "pxytrusted changes nothing without pxyproto=true"),
+    ("proxy.addr", ":80;tlsmin=tls12", "tlsmin changes nothing without cs="),
+    ("proxy.cs", "cs=a;type=path;cert=/none", "source a: no listener refers to it"),
+    ("proxy.auth", "name=a;type=basic;file=/x,name=a;type=basic;file=/y", "scheme a stands there twice"),
+    ("proxy.shutdownwait", "-5s", "a negative time means the same as 0s"),
+    ("proxy.localip", "foo", "no IP address"),
+    ("log.access.format", "$nothing", "not used as long as log.access.target is empty"),
+    ("metrics.statsd.addr", "foo", "write host:port"),
+    ("metrics.target", "prometheus", "no listener shows the series"),
+    ("registry.consul.tls.cafile", "/none", "not used, since registry.consul.addr is not https"),
+    ("ui.color", "rainbow", "no colour"),
+    ("ui.routingtable.source.port", "99999", "no port"),
+    ("ui.hosts", "http://a", "is no host name"),
+    ("registry.consul.service.status", "passing,good", "\"good\" is no state of a check in Consul"),
+    ("registry.consul.tagprefix", "", "every tag of every service"),
+    ("registry.consul.kvpath", "/", "all keys in Consul"),
+    ("registry.consul.register.checkInterval", "0s", "nothing is registered"),
+];
+
+#[test]
+fn what_fabio_takes_but_nobody_means_is_a_warning() {
+    for (key, value, want) in DOUBTED {
+        let variable = format!("FABIO_{}", key.replace('.', "_"));
+        let input = Input { variables: vec![(&variable, value)], ..Input::default() };
+        let Ok(Outcome::Run { warnings, .. }) = input.load() else { panic!("{key}={value} is refused") };
+        let sentence = format!("(environment variable {variable}): ");
+        let said = |text: &String| text.starts_with(key) && text.contains(&sentence) && text.contains(want);
+        assert!(
+            warnings.iter().any(|(level, text)| *level == Level::Warn && said(text)),
+            "{key}={value}: {warnings:?}"
+        );
+    }
+    // Negative means something of its own here, and more threads than Go has are as many as it has.
+    for (key, value) in
+        [("PROXY_KEEPALIVETIMEOUT", "-1s"), ("RUNTIME_GOMAXPROCS", "99999"), ("UI_COLOR", "red darken-2")]
+    {
+        let input = Input { variables: vec![(key, value)], ..Input::default() };
+        let Ok(Outcome::Run { warnings, .. }) = input.load() else { panic!("{key}={value} is refused") };
+        assert!(!warnings.iter().any(|(_, text)| text.contains(key)), "{key}={value}: {warnings:?}");
+    }
+}
+
+#[test]
+fn a_file_that_says_a_thing_twice_or_leaves_it_open_is_warned_about() {
+    let text = "proxy.strategy = rr\nui.title = ${NO_SUCH}\nproxy.strategy = rnd\nui.color = ${NO_SUCH}red${TITLE}\n";
+    let input = Input { variables: vec![("TITLE", "")], file: Some(text), ..Input::default() };
+    let Ok(Outcome::Run { warnings, .. }) = input.load() else { panic!("refused") };
+    for want in [
+        ":3): also stands in line 1; only the last one counts",
+        ":2): the value is empty, since nobody defines ${NO_SUCH}; set it",
+        ":4): a part of the value is empty: nobody defines ${NO_SUCH}; set it",
+    ] {
+        assert!(warnings.iter().any(|(_, text)| text.contains(want)), "{want}: {warnings:?}");
+    }
+}
 
 #[test]
 fn every_mistake_is_refused_with_key_value_source_and_reason() {

@@ -61,6 +61,18 @@ pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: Option<&[IpNet]
     client
 }
 
+/// As [`permits`], for a peer that nobody has named: `None` if it depends on the peer.
+pub(super) fn permits_anybody(access: &Access, headers: &HeaderMap, trusted: Option<&[IpNet]>) -> Option<bool> {
+    let lines = headers.get_all(X_FORWARDED_FOR).iter();
+    let mut before = lines.flat_map(|line| line.as_bytes().split(|b| *b == b',').map(<[u8]>::trim_ascii));
+    match access {
+        Access::Everyone => Some(true),
+        Access::Nobody => Some(false),
+        _ if trusted.is_none() && before.any(|one| address(one).is_some_and(|one| !access.permits(one))) => Some(false),
+        _ => None,
+    }
+}
+
 /// An element of `X-Forwarded-For`: an address, perhaps with a port.
 fn address(element: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(element).ok()?;

@@ -49,8 +49,9 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn answer(self) -> Response<Body> {
-        let (status, text) = match self {
+    /// The status, and what stands in the body.
+    fn words(self) -> (StatusCode, &'static str) {
+        match self {
             Refusal::MissingHost => (StatusCode::BAD_REQUEST, "one Host header is needed\n"),
             Refusal::BadHost => (StatusCode::BAD_REQUEST, "malformed Host header\n"),
             Refusal::BadTarget => (StatusCode::BAD_REQUEST, "malformed request target\n"),
@@ -67,7 +68,19 @@ impl Refusal {
             Refusal::Unauthorized => (StatusCode::UNAUTHORIZED, "authorization failed\n"),
             Refusal::NoTarget => (StatusCode::SERVICE_UNAVAILABLE, ""),
             Refusal::Scheme => (StatusCode::INTERNAL_SERVER_ERROR, ""),
-        };
+        }
+    }
+
+    /// In words, for somebody who wants to know before.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Refusal::Expectation => "an expectation other than 100-continue",
+            _ => self.words().1.trim_end(),
+        }
+    }
+
+    pub(crate) fn answer(self) -> Response<Body> {
+        let (status, text) = self.words();
         let mut response = mark(
             text_answer(status, text),
             match self {
@@ -92,6 +105,7 @@ impl Refusal {
                 | Refusal::BadTarget
                 | Refusal::Coding
                 | Refusal::Connect
+                | Refusal::Expectation
                 | Refusal::BodyTooLarge
         )
     }

@@ -30,8 +30,9 @@ pub(super) enum Choice<'t> {
     Nobody,
 }
 
+/// How well a target suits a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fit {
+pub(super) enum Fit {
     Good,
     /// If there is no other.
     Poor,
@@ -73,7 +74,7 @@ impl Kind {
         Choice::Other(among(Fit::Poor))
     }
 
-    fn fit(self, target: &Target, on_grpc: bool) -> Fit {
+    pub(super) fn fit(self, target: &Target, on_grpc: bool) -> Fit {
         match (self, target.destination.scheme) {
             (Kind::Call, Scheme::Grpc | Scheme::Grpcs) => Fit::Good,
             // Any server that speaks HTTP/2 may serve gRPC.

@@ -61,6 +61,8 @@ struct Run {
     moved: u32,
     /// How often it was sent again because that was asked for.
     again: u32,
+    /// A target has died over it: that happens once, or it may be the request that kills them.
+    died: bool,
     /// Of the whole request.
     deadline: Option<Instant>,
 }
@@ -84,6 +86,7 @@ impl Client {
             tried: Vec::new(),
             moved: 0,
             again: 0,
+            died: false,
             deadline: forward.tries().and_then(|tries| tries.total).map(|total| Instant::now() + total),
         };
         let mut record = Record::new(forward.target.clone(), worker.shard, deadline, log);
@@ -276,9 +279,10 @@ impl Client {
         let mut plan = self
             .plan(head, host, kind, &run.tried, false)
             .filter(|plan| !matches!(plan, Plan::Answer(_) | Plan::Redirect { .. }));
-        let moves = why == Why::Unreachable && run.moved < MOVES && plan.is_some();
+        let moves = matches!(why, Why::Unreachable | Why::Died) && run.moved < MOVES && plan.is_some();
         if moves {
             run.moved += 1;
+            run.died |= why == Why::Died;
         } else {
             // Nothing was processed, but somebody has asked for no more than so many tries.
             if !run.may_go_on(failed) {
@@ -446,13 +450,16 @@ impl Run {
 
     /// Why it should be sent again after this error, if it should.
     fn after_error(&self, head: &Parts, forward: &Forward, error: &Error) -> Option<Why> {
+        let off = forward.tries().is_some_and(|tries| tries.again == Some(0));
+        let moves = !off && !forward.alone && self.moved < MOVES && self.has_time();
         if error.is_connect() {
-            let off = forward.tries().is_some_and(|tries| tries.again == Some(0));
-            let moves = !off && !forward.alone && self.moved < MOVES && self.has_time();
             let again = forward.asked().is_some_and(Tries::on_connect) && self.may_go_on(forward);
             return (moves || again).then_some(Why::Unreachable);
         }
-        let tries = forward.asked()?;
+        let died = matches!(error, Error::Closed(_)) && moves && !self.died;
+        let died = died && upstream::is_repeatable(head) && self.body.can_rewind();
+        let died = died.then_some(Why::Died);
+        let Some(tries) = forward.asked() else { return died };
         let why = match error {
             Error::Closed(_) | Error::Malformed(_) if tries.on_reset() => Why::Reset,
             // Nobody has looked at it, so any method will do.
@@ -460,10 +467,10 @@ impl Run {
                 return (self.may_go_on(forward) && self.body.can_rewind()).then_some(Why::Refused);
             }
             Error::HeadTimeout | Error::TryTimeout if tries.on_timeout() => Why::Timeout,
-            _ => return None,
+            _ => return died,
         };
         let may = self.may_go_on(forward) && tries.permits(&head.method, &head.headers) && self.body.can_rewind();
-        may.then_some(why)
+        may.then_some(why).or(died)
     }
 
     /// Is there a try left of those that were asked for?
@@ -481,6 +488,8 @@ impl Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     Unreachable,
+    /// The connection ended instead of a response.
+    Died,
     Refused,
     Reset,
     Timeout,
@@ -491,6 +500,7 @@ impl Why {
     fn name(self) -> &'static str {
         match self {
             Why::Unreachable => "connect",
+            Why::Died => "closed",
             Why::Refused => "refused-stream",
             Why::Reset => "reset",
             Why::Timeout => "timeout",

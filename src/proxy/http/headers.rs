@@ -7,12 +7,14 @@ mod client_certificate;
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
     STRICT_TRANSPORT_SECURITY, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Method, Version};
+use ipnet::IpNet;
 
 use crate::http1::Present;
 use crate::net::Peer;
@@ -27,7 +29,7 @@ pub(crate) struct Rules {
     tls: Option<(HeaderName, HeaderValue)>,
     pub(crate) request_id: Option<HeaderName>,
     sts: Option<HeaderValue>,
-    trusted: Option<Vec<ipnet::IpNet>>,
+    trusted: Option<Vec<IpNet>>,
 }
 
 /// What the rules need to know about a request beside its headers.
@@ -81,23 +83,9 @@ impl Rules {
         }
     }
 
-    /// Forgets what a client that is not trusted says about those before it.
+    /// See [`distrust`].
     pub(crate) fn distrust(&self, headers: &mut HeaderMap, peer: &Peer) {
-        let Some(trusted) = &self.trusted else { return };
-        let address = peer.remote.ip().to_canonical();
-        if !trusted.iter().any(|network| network.contains(&address)) {
-            for name in [
-                &X_FORWARDED_FOR,
-                &X_FORWARDED_HOST,
-                &X_FORWARDED_PORT,
-                &X_FORWARDED_PROTO,
-                &X_FORWARDED_PREFIX,
-                &X_REAL_IP,
-                &FORWARDED,
-            ] {
-                headers.remove(name);
-            }
-        }
+        distrust(self.trusted.as_deref(), headers, peer.remote.ip());
     }
 
     /// Says who the client is. Hop-by-hop headers must be gone already, or a client could have these removed by naming
@@ -300,6 +288,25 @@ impl Rules {
     }
 }
 
+/// Forgets what a client that is not trusted says about those before it.
+pub(crate) fn distrust(trusted: Option<&[IpNet]>, headers: &mut HeaderMap, peer: IpAddr) {
+    let Some(trusted) = trusted else { return };
+    let address = peer.to_canonical();
+    if !trusted.iter().any(|network| network.contains(&address)) {
+        for name in [
+            &X_FORWARDED_FOR,
+            &X_FORWARDED_HOST,
+            &X_FORWARDED_PORT,
+            &X_FORWARDED_PROTO,
+            &X_FORWARDED_PREFIX,
+            &X_REAL_IP,
+            &FORWARDED,
+        ] {
+            headers.remove(name);
+        }
+    }
+}
+
 /// Tells the target what was stripped from the path.
 pub(crate) fn tell_prefix(headers: &mut HeaderMap, strip: &str) {
     if let Ok(prefix) = HeaderValue::from_str(strip) {
@@ -330,20 +337,22 @@ pub(crate) fn settle_length(headers: &mut HeaderMap, present: Present) -> bool {
     true
 }
 
-/// The protocol that the client wants to change to, if it asks for one properly. `h2c` is no business of a target.
+/// The protocol that the client wants to change to, if it asks for one properly. `h2c` is no business of a target. That
+/// `Connection` names the field, too, is not asked of WebSocket clients, as in fabio.
 pub(crate) fn upgrade(headers: &HeaderMap, version: Version, method: &Method) -> Option<HeaderValue> {
     if version != Version::HTTP_11 || *method == Method::CONNECT {
         return None;
     }
     let protocol = headers.get(UPGRADE)?;
-    let asked = headers
+    let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
+    let named = headers
         .get_all(CONNECTION)
         .iter()
         .flat_map(|value| value.as_bytes().split(|b| *b == b','))
         .any(|token| token.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
     let h2c =
         protocol.as_bytes().split(|b| *b == b',').any(|name| name.trim_ascii().to_ascii_lowercase().starts_with(b"h2"));
-    (asked && !h2c && !protocol.is_empty()).then(|| protocol.clone())
+    ((named || websocket) && !h2c && !protocol.is_empty()).then(|| protocol.clone())
 }
 
 /// The port that the client meant: the one in Host, else the scheme's own.

@@ -10,6 +10,7 @@ mod choice;
 pub(crate) mod choose;
 mod compress;
 mod cookies;
+mod explain;
 mod facts;
 mod forward;
 mod grpc;
@@ -37,6 +38,7 @@ use self::answer::Refusal;
 use self::body::Body;
 use self::choice::Choice;
 pub use self::compress::{Coding, Compression};
+pub use self::explain::Explainer;
 use self::facts::Facts;
 pub use self::headers::ClientHeaders;
 use self::record::Record;
@@ -49,7 +51,7 @@ use crate::life::{Flag, Phase, Watch};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Peer, Supplies};
 use crate::proxy::Config;
-use crate::route::{LiveTable, Options, Redirect, Route, Snapshot, Target, path};
+use crate::route::{LiveTable, Options, Redirect, Route, Snapshot, Table, Target, path};
 use crate::upstream::{Inbound, Pools, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
@@ -245,7 +247,7 @@ impl Client {
         }
         let (mut head, body) = request.into_parts();
         if let Some(port) = self.listener.redirect
-            && !self.used_scheme(&head.headers).eq_ignore_ascii_case("https")
+            && !used_scheme(&head.headers, self.peer.tls.is_some()).eq_ignore_ascii_case("https")
         {
             return self.to_tls(&head, host, port);
         }
@@ -318,20 +320,8 @@ impl Client {
         let worker = &*self.worker;
         let snapshot = worker.live.load();
         let cleaned = path::clean(head.uri.path());
-        // `h:` is `h` (RFC 3986, section 3.2.3).
-        let host = host.strip_suffix(':').unwrap_or(host);
-        let bare = without_port(host).filter(|_| worker.config.strip_port || kind == choice::Kind::Call);
-        let named = |host: &str| {
-            let mut routes = snapshot.table.http(host, self.peer.tls.is_some(), &cleaned.decoded);
-            let first = routes.find(|route| route.fits(head, &cleaned.decoded));
-            first.is_some_and(|route| !route.host.is_empty())
-        };
-        // gRPC clients write the port wherever they get it from, so a route of the bare host is better than one of none.
-        let hosts = match bare {
-            Some(bare) if kind == choice::Kind::Call && !named(host) && named(bare) => [Some(bare), Some(host)],
-            bare => [Some(host), bare],
-        };
-        let mut hosts = hosts.into_iter().flatten();
+        let tls = self.peer.tls.is_some();
+        let mut hosts = hosts(&snapshot.table, head, host, tls, &cleaned, kind, worker.config.strip_port);
         hosts.find_map(|host| {
             self.try_host(&Place { snapshot: &snapshot, head, host, cleaned: &cleaned, tried, first }, kind)
         })
@@ -392,7 +382,7 @@ impl Client {
             None => None,
             Some(redirect) => {
                 let location = redirect.location(target, host, cleaned, head.uri.query());
-                if Redirect::loops(&location, self.used_scheme(&head.headers), host, &cleaned.raw) {
+                if Redirect::loops(&location, used_scheme(&head.headers, self.peer.tls.is_some()), host, &cleaned.raw) {
                     return None;
                 }
                 Some((redirect.code, location))
@@ -435,28 +425,13 @@ impl Client {
         })
     }
 
-    /// The scheme that the client used, as far as we are told.
-    fn used_scheme<'h>(&self, headers: &'h HeaderMap) -> &'h str {
-        headers
-            .get(headers::X_FORWARDED_PROTO)
-            .and_then(|value| value.to_str().ok())
-            .filter(|proto| !proto.is_empty())
-            .unwrap_or(if self.peer.tls.is_some() { "https" } else { "http" })
-    }
-
     /// The same URL with TLS at this port.
     fn to_tls(&self, head: &Parts, host: &str, port: u16) -> Response<Body> {
-        let bare = without_port(host).unwrap_or(host).trim_end_matches(':');
-        if bare.is_empty() {
+        let Some((code, location)) = tls_location(head, host, port) else {
             return self.paged(Refusal::MissingHost.answer(), "", &head.headers);
-        }
-        let port = if port == 443 { String::new() } else { format!(":{port}") };
-        let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        // Only reading may change its method on the way (RFC 9110, section 15.4.2).
-        let reading = matches!(head.method, Method::GET | Method::HEAD);
-        let code = if reading { 301 } else { 308 };
+        };
         self.worker.metrics.http().redirected(self.worker.shard, code);
-        answer::redirect(code, &format!("https://{bare}{port}{target}"), &head.method)
+        answer::redirect(code, &location, &head.method)
     }
 
     fn no_route(&self, head: &Parts, host: &str, kind: choice::Kind) -> Response<Body> {
@@ -518,6 +493,54 @@ impl Client {
     fn max_body(&self, options: &Options) -> u64 {
         options.max_body.unwrap_or(self.worker.config.max_body)
     }
+}
+
+/// The hosts that are looked for, one after the other.
+fn hosts<'h>(
+    table: &Table,
+    head: &Parts,
+    host: &'h str,
+    tls: bool,
+    cleaned: &path::Cleaned<'_>,
+    kind: choice::Kind,
+    strip_port: bool,
+) -> impl Iterator<Item = &'h str> {
+    // `h:` is `h` (RFC 3986, section 3.2.3).
+    let host = host.strip_suffix(':').unwrap_or(host);
+    let bare = without_port(host).filter(|_| strip_port || kind == choice::Kind::Call);
+    let named = |host: &str| {
+        let mut routes = table.http(host, tls, &cleaned.decoded);
+        let first = routes.find(|route| route.fits(head, &cleaned.decoded));
+        first.is_some_and(|route| !route.host.is_empty())
+    };
+    // gRPC clients write the port wherever they get it from, so a route of the bare host is better than one of none.
+    let hosts = match bare {
+        Some(bare) if kind == choice::Kind::Call && !named(host) && named(bare) => [Some(bare), Some(host)],
+        bare => [Some(host), bare],
+    };
+    hosts.into_iter().flatten()
+}
+
+/// The scheme that the client used, as far as we are told.
+fn used_scheme(headers: &HeaderMap, tls: bool) -> &str {
+    headers
+        .get(headers::X_FORWARDED_PROTO)
+        .and_then(|value| value.to_str().ok())
+        .filter(|proto| !proto.is_empty())
+        .unwrap_or(if tls { "https" } else { "http" })
+}
+
+/// The same URL with TLS at this port, and the code that sends a client there. `None`: there is no host.
+fn tls_location(head: &Parts, host: &str, port: u16) -> Option<(u16, String)> {
+    let bare = without_port(host).unwrap_or(host).trim_end_matches(':');
+    if bare.is_empty() {
+        return None;
+    }
+    let port = if port == 443 { String::new() } else { format!(":{port}") };
+    let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    // Only reading may change its method on the way (RFC 9110, section 15.4.2).
+    let code = if matches!(head.method, Method::GET | Method::HEAD) { 301 } else { 308 };
+    Some((code, format!("https://{bare}{port}{target}")))
 }
 
 /// As far as it can be read; what cannot is refused elsewhere.

@@ -9,7 +9,8 @@ use crate::consul::Entry;
 use crate::route::{self, Instance};
 
 pub(super) struct Instances {
-    /// Those that may have traffic, by id. With [`Rules::keep`], all of them if none may, and they are down.
+    /// Those that may have traffic, by id. If none may: all of them with [`Rules::keep`], or those with `failopen=true`, and
+    /// they are down.
     pub(super) accepted: Vec<Instance>,
     /// Sum of [`lists::shape`] over all of them.
     pub(super) shape: u64,
@@ -40,13 +41,24 @@ impl Instances {
             }
             let routed = service.tags.iter().any(|tag| lists::is_route(tag, prefix));
             let up = rules.accept(&service.id, checks);
-            if routed && (up || rules.keep) {
+            let mut tags = service.tags.clone();
+            let in_all =
+                || lists::options(&service.meta).any(|(key, value)| key == route::FAIL_OPEN && value == "true");
+            let open = !up && !rules.keep && routed && {
+                // Its other routes go with its health.
+                let stays = |tag: &String| !lists::is_route(tag, prefix) || route::fails_open(tag);
+                in_all() || {
+                    tags.retain(stays);
+                    tags.iter().any(|tag| lists::is_route(tag, prefix))
+                }
+            };
+            if routed && (up || rules.keep || open) {
                 read.accepted.push(Instance {
                     service: name.clone(),
                     id: format!("{}/{}", node.name, service.id).into(),
                     address: address.clone(),
                     port: u16::try_from(service.port).unwrap_or(0),
-                    tags: service.tags.clone(),
+                    tags,
                     options: lists::options(&service.meta)
                         .map(|(key, value)| (key.to_owned(), route::held(value)))
                         .collect(),
@@ -123,6 +135,30 @@ mod tests {
             let read = Instances::of(&"s".into(), &entries, "urlprefix-", &rules);
             let text = |i: &Instance| format!("{}{}", i.id, if i.down { " is down" } else { "" });
             assert_eq!(read.accepted.iter().map(text).collect::<Vec<_>>().join(" "), expected);
+        }
+    }
+
+    #[test]
+    fn what_fails_open_stays_when_all_is_down() {
+        let down = |tags: &[&str], meta: &[(&str, &str)]| {
+            let mut entry = entry("down");
+            entry.checks[0].status = "critical".into();
+            entry.service.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            entry.service.meta = meta.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            entry
+        };
+        let (both, meta) = (["v1", "urlprefix-/a failopen=true", "urlprefix-/b"], [("ferrio-failopen", "true")]);
+        for (entries, expected) in [
+            (vec![down(&both, &[])], "v1,urlprefix-/a failopen=true"),
+            (vec![down(&both, &meta)], "v1,urlprefix-/a failopen=true,urlprefix-/b"),
+            (vec![down(&["urlprefix-/b", "failopen=true"], &[])], ""),
+            (vec![down(&["urlprefix-/b failopen=false"], &[])], ""),
+            (vec![down(&both, &[]), entry("up")], " urlprefix-/"),
+        ] {
+            let rules = Rules { accepted: vec!["passing".into()], all: false, keep: false };
+            let read = Instances::of(&"s".into(), &entries, "urlprefix-", &rules);
+            let tags: Vec<String> = read.accepted.iter().flat_map(|instance| instance.tags.clone()).collect();
+            assert_eq!(tags.join(","), expected, "{entries:?}");
         }
     }
 

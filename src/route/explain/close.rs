@@ -1,17 +1,18 @@
 //! Routes that a request missed by little, and what would have to be different.
 
-use super::super::host::{Form, Host, Kind, default_port, without_default_port};
+use super::super::host::{Form, Host, Kind, default_port};
+use super::super::path::Cleaned;
 use super::super::{Class, Matcher, Route, Table};
-use super::{Candidate, Cleaned, Question, describe};
+use super::asked_host;
 
-/// The nearest first.
-pub(super) fn near_misses(table: &Table, question: &Question, cleaned: &Cleaned<'_>) -> Vec<Candidate> {
-    let lower = question.host.to_lowercase();
-    let name = without_default_port(&lower, question.tls);
+/// The nearest first, each with what would have to be different.
+pub fn near_misses<'t>(table: &'t Table, host: &str, tls: bool, cleaned: &Cleaned<'_>) -> Vec<(&'t Route, String)> {
+    let name = asked_host(host, tls);
+    let name = name.as_str();
     let path = String::from_utf8_lossy(&cleaned.decoded);
     let mut found: Vec<(u32, &Route, String)> = Vec::new();
     for host in table.sorted_hosts() {
-        let on_host = if host_fits(host, name, question.tls) { None } else { Some(host_distance(&host.key, name)) };
+        let on_host = if host_fits(host, name, tls) { None } else { Some(host_distance(&host.key, name)) };
         if matches!(on_host, Some(None)) {
             continue;
         }
@@ -43,9 +44,7 @@ pub(super) fn near_misses(table: &Table, question: &Question, cleaned: &Cleaned<
     }
     found.sort_by_key(|(distance, ..)| *distance);
     found.truncate(KEPT);
-    let candidate =
-        |(_, route, reason): (u32, &Route, String)| Candidate { reason, ..describe(route, question, cleaned) };
-    found.into_iter().map(candidate).collect()
+    found.into_iter().map(|(_, route, reason)| (route, reason)).collect()
 }
 
 /// Would the paths of this host be tried?

@@ -1,9 +1,9 @@
-//! `strategy=`, `hash=`, `priority=`: which target of a route gets a request.
+//! `strategy=`, `hash=`, `priority=`, `failopen=`: which target of a route gets a request.
 
 use std::collections::BTreeMap;
 
-use crate::route::Strategy;
 use crate::route::balance::HashKey;
+use crate::route::{FAIL_OPEN, Strategy};
 
 /// Options about choosing between the targets of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,11 @@ pub struct Balance {
 
 impl Balance {
     pub(super) fn parse(raw: &BTreeMap<String, String>) -> Result<Option<Box<Self>>, String> {
+        if let Some(value) = raw.get(FAIL_OPEN)
+            && !matches!(value.as_str(), "true" | "false")
+        {
+            return Err(format!("failopen={value:?} is neither; write failopen=true or failopen=false"));
+        }
         let [strategy, hash, priority] = ["strategy", "hash", "priority"].map(|key| raw.get(key).map(String::as_str));
         if strategy.is_none() && hash.is_none() && priority.is_none() {
             return Ok(None);

@@ -99,7 +99,7 @@ impl Conditions {
         rank(a).cmp(&rank(b)).then_with(|| text(a).cmp(&text(b)))
     }
 
-    pub(in crate::route) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 }

@@ -206,14 +206,3 @@ fn options_from_elsewhere() {
         assert!(got.starts_with("reject") && got.contains(why), "{tag}: {got}");
     }
 }
-
-#[test]
-fn an_explanation_tells_what_is_passed_over() {
-    let table = build(Matcher::Prefix, ROUTES);
-    let explained = explain(&table, &Question::parse("http://h/api?fast").unwrap());
-    let chosen = &explained.candidates[explained.chosen.unwrap()];
-    assert!(chosen.reason.contains("method=GET,HEAD query=fast"), "{}", chosen.reason);
-    let before: Vec<&str> = explained.candidates.iter().map(|c| c.reason.as_str()).collect();
-    assert!(before[0].contains("header=X-Host:yes") && before[0].contains("passed over"), "{before:?}");
-    assert!(before.iter().filter(|reason| reason.contains("passed over")).count() >= 4, "{before:?}");
-}

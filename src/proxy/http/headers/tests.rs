@@ -377,12 +377,13 @@ fn only_trusted_networks_may_speak_for_others() {
 }
 
 #[test]
-fn upgrades_are_asked_for_in_two_headers() {
+fn who_asks_for_an_upgrade() {
     for (connection, protocol, asked) in [
         ("Upgrade", "websocket", true),
         ("keep-alive, upgrade", "WebSocket", true),
         ("Upgrade", "echo/1", true),
-        ("keep-alive", "websocket", false),
+        ("keep-alive", "websocket", true),
+        ("keep-alive", "echo/1", false),
         ("Upgrade", "", false),
         ("Upgrade, HTTP2-Settings", "h2c", false),
         ("Upgrade", "websocket, h2c", false),

@@ -7,20 +7,27 @@ use nix::unistd::{Gid, Group, Uid, User, getgrouplist, setgid, setgroups, setuid
 
 /// Who to become.
 #[derive(Debug, PartialEq, Eq)]
-struct Identity {
+pub struct Identity {
     user: Uid,
     group: Gid,
     /// Supplementary ones.
     groups: Vec<Gid>,
 }
 
+impl Identity {
+    /// Nothing is to be done, and nobody need be root for it.
+    pub fn is_ours(&self) -> bool {
+        Uid::effective() == self.user && Gid::effective() == self.group
+    }
+}
+
 /// Becomes `who` (`user` or `user:group`, names or numbers), in every thread and for good. Empty: stays who we are.
-pub(super) fn become_user(who: &str) -> anyhow::Result<()> {
+pub fn become_user(who: &str) -> anyhow::Result<()> {
     if who.is_empty() {
         return Ok(());
     }
     let identity = find(who).with_context(|| format!("runtime.user = {who:?}"))?;
-    if Uid::effective() == identity.user && Gid::effective() == identity.group {
+    if identity.is_ours() {
         return Ok(());
     }
     if !Uid::effective().is_root() {
@@ -37,7 +44,8 @@ pub(super) fn become_user(who: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn find(who: &str) -> anyhow::Result<Identity> {
+/// Looks for a user and a group on this machine.
+pub fn find(who: &str) -> anyhow::Result<Identity> {
     let (name, group) = match who.split_once(':') {
         Some((name, group)) => (name, Some(group)),
         None => (who, None),

@@ -3,6 +3,15 @@
 use super::*;
 use crate::route::{Builder, Matcher, Origin, Settings, parse_text};
 
+fn explain(table: &Table, question: &Question) -> Explanation {
+    Explainer::new(config(), Vec::new()).explain(table, question)
+}
+
+/// Everything at its default.
+fn config() -> Config {
+    crate::config::inspect(Vec::new(), std::iter::empty()).config.unwrap().proxy
+}
+
 fn table(matcher: Matcher, text: &str) -> std::sync::Arc<Table> {
     let parsed = parse_text(text, |line| Origin::Static { line });
     assert_eq!(parsed.rejects, []);
@@ -13,30 +22,6 @@ fn table(matcher: Matcher, text: &str) -> std::sync::Arc<Table> {
 
 fn ask(url: &str) -> Question {
     Question::parse(url).unwrap()
-}
-
-#[test]
-fn urls_as_people_write_them() {
-    for (url, host, tls, path, query) in [
-        ("http://h/p", "h", false, "/p", None),
-        ("HTTPS://user:word@h:8443/p?q=1#f", "h:8443", true, "/p", Some("q=1")),
-        ("h", "h", false, "/", None),
-        ("h?q", "h", false, "/", Some("q")),
-        ("/p/x", "", false, "/p/x", None),
-        (" wss://[::1]:1/ ", "[::1]:1", true, "/", None),
-    ] {
-        let got = ask(url);
-        let want =
-            Question { host: host.into(), tls, path: path.into(), query: query.map(Into::into), ..Question::default() };
-        assert_eq!(got, want, "{url}");
-    }
-    for url in ["", "   ", "ftp://h/", "http://", "http://a b/"] {
-        assert!(Question::parse(url).is_err(), "{url:?}");
-    }
-    let mut question = ask("http://h/");
-    question.header("HOST", " other ");
-    question.header("X-Forwarded-For", "10.0.0.1, unknown, ::1");
-    assert_eq!((question.host.as_str(), question.clients.len()), ("other", 2));
 }
 
 const ROUTES: &str = r#"
@@ -89,7 +74,7 @@ fn shares_options_and_what_is_asked_of_the_target() {
     assert_eq!(target.auth.as_deref(), Some("staff"));
     assert!(got.summary.contains("staff"), "{}", got.summary);
     for (client, outcome) in [("10.1.1.1", Outcome::Forward), ("11.1.1.1", Outcome::Denied)] {
-        question.clients = vec![client.parse().unwrap()];
+        question.peer = Some(client.parse().unwrap());
         assert_eq!(explain(&table, &question).outcome, outcome, "{client}");
     }
 }
@@ -145,4 +130,97 @@ fn other_matchers() {
     let routes = "route add a h.test/Abc http://10.0.0.1:80/";
     let folded = explain(&table(Matcher::IPrefix, routes), &ask("http://h.test/aBC/x"));
     assert_eq!((folded.outcome, folded.close.len()), (Outcome::Forward, 0));
+}
+
+const CONDITIONS: &str = r#"
+route add plain /api http://a:1/
+route add canary /api http://a:2/ opts "header=X-Canary:1"
+route add both /api http://a:3/ opts "header=X-Canary:1 method=POST"
+route add reads /api http://a:4/ opts "method=GET,HEAD query=fast"
+route add whole /api http://a:5/ opts "path=exact cookie=beta=yes"
+route add deep /api/v2 http://a:6/ opts "method=PUT"
+route add all / http://a:7/
+route add host h/api http://a:8/ opts "header=X-Host:yes"
+"#;
+
+#[test]
+fn an_explanation_tells_what_is_passed_over() {
+    let table = table(Matcher::Prefix, CONDITIONS);
+    let explained = explain(&table, &ask("http://h/api?fast"));
+    let chosen = &explained.candidates[explained.chosen.unwrap()];
+    assert!(chosen.reason.contains("method=GET,HEAD query=fast"), "{}", chosen.reason);
+    let before: Vec<&str> = explained.candidates.iter().map(|c| c.reason.as_str()).collect();
+    assert!(before[0].contains("header=X-Host:yes") && before[0].contains("passed over"), "{before:?}");
+    assert!(before.iter().filter(|reason| reason.contains("passed over")).count() >= 4, "{before:?}");
+}
+
+#[test]
+fn the_configuration_of_the_proxy_counts() {
+    let routes = r#"
+route add port h.test:8080/ http://10.0.0.1:80/
+route add bare h.test/ http://10.0.0.2:80/
+route add only g.test/ http://10.0.0.3:80/?own=1 opts "allow=ip:10.0.0.0/8"
+route add tls s.test/ https://s.test/$path opts "redirect=301"
+route add mixed x.test/ http://10.0.0.4:80/
+route add mixed x.test/ https://x.test/$path opts "redirect=301"
+route add live w.test/ ws://10.0.0.5:80/
+"#;
+    let table = table(Matcher::Prefix, routes);
+    let plain = config();
+    let strip = Config { strip_port: true, ..config() };
+    let trusting = Config { trusted: Some(vec!["172.16.0.0/12".parse().unwrap()]), ..config() };
+    for (config, url, peer, headers, status, service) in [
+        (&plain, "http://h.test:8080/", None, &[][..], None, "port"),
+        (&plain, "http://h.test:9/", None, &[], Some(404), ""),
+        (&strip, "http://h.test:9/", None, &[], None, "bare"),
+        (&strip, "http://h.test:8080/", None, &[], None, "port"),
+        (&plain, "http://h.test:/", None, &[], None, "bare"),
+        (&plain, "http://g.test/", Some("10.1.1.1"), &[], None, "only"),
+        (&plain, "http://g.test/", Some("10.1.1.1"), &[("X-Forwarded-For", "11.1.1.1")], Some(403), "only"),
+        (&plain, "http://g.test/", None, &[("X-Forwarded-For", "11.1.1.1")], Some(403), "only"),
+        (&trusting, "http://g.test/", Some("10.1.1.1"), &[("X-Forwarded-For", "11.1.1.1")], None, "only"),
+        (&trusting, "http://g.test/", Some("172.16.0.1"), &[("X-Forwarded-For", "10.1.1.1")], None, "only"),
+        (&trusting, "http://g.test/", Some("172.16.0.1"), &[("X-Forwarded-For", "11.1.1.1")], Some(403), "only"),
+        (&plain, "http://s.test/a", None, &[], Some(301), "tls"),
+        (&plain, "https://s.test/a", None, &[], Some(404), ""),
+        (&plain, "http://s.test/a", None, &[("X-Forwarded-Proto", "https")], Some(404), ""),
+        (&trusting, "http://s.test/a", Some("10.1.1.1"), &[("X-Forwarded-Proto", "https")], Some(301), "tls"),
+        (&plain, "http://w.test/", None, &[], Some(500), "live"),
+        (&plain, "http://w.test/", None, &[("Upgrade", "websocket"), ("Connection", "Upgrade")], None, "live"),
+        (&plain, "http://h.test/a b", None, &[], Some(400), ""),
+        (&plain, "http://h.test:x/", None, &[], Some(400), ""),
+        (&plain, "http://h.test/", None, &[("Expect", "much")], Some(417), ""),
+    ] {
+        let mut question = ask(url);
+        question.peer = peer.map(|peer: &str| peer.parse().unwrap());
+        for (name, value) in headers {
+            question.header(name, value);
+        }
+        let got = Explainer::new(config.clone(), Vec::new()).explain(&table, &question);
+        let chosen = got.chosen.map_or("", |at| got.candidates[at].targets[0].service.as_str());
+        assert_eq!((got.status, chosen), (status, service), "{url} {peer:?} {headers:?}: {}", got.summary);
+    }
+    let got = explain(&table, &ask("https://x.test/"));
+    assert!(got.status.is_none() && got.summary.contains("share goes to the next route"), "{}", got.summary);
+    let got = explain(&table, &ask("http://g.test/x?a=%zz|"));
+    assert_eq!(got.candidates[0].targets[0].forward.as_deref(), Some("/x?own=1&a=%zz%7C"));
+}
+
+#[test]
+fn listeners_send_everybody_to_tls() {
+    let table = table(Matcher::Prefix, "route add a / http://10.0.0.1:80/");
+    for (plain, url, want) in [
+        (&[(80, Some(443))][..], "http://h.test/a?b", Some("https://h.test/a?b")),
+        (&[(80, Some(8443))], "http://h.test:80/", Some("https://h.test:8443/")),
+        (&[(80, Some(443))], "https://h.test/", None),
+        // Whatever is before us may know the port by another number.
+        (&[(8080, Some(443))], "http://h.test/", Some("https://h.test/")),
+        (&[(8080, Some(443)), (9999, None)], "http://h.test/", None),
+        (&[(8080, Some(443)), (9999, None)], "http://h.test:8080/", Some("https://h.test/")),
+        (&[(8080, Some(443)), (9999, None)], "http://h.test:9999/", None),
+    ] {
+        let got = Explainer::new(config(), plain.to_vec()).explain(&table, &ask(url));
+        assert_eq!(got.status, want.map(|_| 301), "{plain:?} {url}");
+        assert!(want.is_none_or(|want| got.summary.contains(&format!("{want}."))), "{plain:?} {url}: {}", got.summary);
+    }
 }
