@@ -102,7 +102,7 @@ impl Client {
         loop {
             if let Some(limits) = &forward.target.options.limits
                 && let Err(limit) =
-                    record.held.take(limits, forward.route.as_ref(), &forward.target, run.deadline).await
+                    Box::pin(record.held.take(limits, forward.route.as_ref(), &forward.target, run.deadline)).await
             {
                 forward.target.series.limited(limit);
                 record.failed(StatusCode::SERVICE_UNAVAILABLE.as_u16(), limit);
@@ -115,7 +115,7 @@ impl Client {
                 Err(error) => run.after_error(head, &forward, error),
             };
             if let Some(why) = why
-                && let Some(next) = self.next(head, &common, &forward, &mut run, why).await
+                && let Some(next) = Box::pin(self.next(head, &common, &forward, &mut run, why)).await
             {
                 if let Err(error) = &answer {
                     let (service, place) = (&forward.target.service, &forward.target.destination.text);

@@ -290,11 +290,12 @@ impl Client {
                             peer: &self.peer,
                             pools: &worker.pools,
                         };
-                        let grant = worker.auth.check(&schemes, &asked).await.map_err(|refusal| match refusal {
-                            // The words of another service stay its own.
-                            refusal @ auth::Refusal::Answer(_) => Box::new(answer::unauthorized(refusal)),
-                            refusal => Box::new(self.paged(answer::unauthorized(refusal), &pages, &head.headers)),
-                        })?;
+                        let grant =
+                            Box::pin(worker.auth.check(&schemes, &asked)).await.map_err(|refusal| match refusal {
+                                // The words of another service stay its own.
+                                refusal @ auth::Refusal::Answer(_) => Box::new(answer::unauthorized(refusal)),
+                                refusal => Box::new(self.paged(answer::unauthorized(refusal), &pages, &head.headers)),
+                            })?;
                         (schemes, grant)
                     }
                 };

@@ -102,7 +102,7 @@ async fn serve_http1(stream: Stream, peer: Peer, listener: Rc<Listener>, worker:
     }
     let Some(tunnel) = session.client.tunnel.take() else { return };
     let Some((stream, read)) = session.wire.into_parts() else { return };
-    tunnel::run(&session.client, stream, &read, tunnel, life).await;
+    Box::pin(tunnel::run(&session.client, stream, &read, tunnel, life)).await;
 }
 
 struct Session {
