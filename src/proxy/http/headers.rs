@@ -166,16 +166,11 @@ impl Rules {
         })
     }
 
-    fn tell_forwarded(
-        &self,
-        headers: &mut HeaderMap,
-        facts: &Facts<'_>,
-        present: Present,
-        scheme: &Cow<'static, [u8]>,
-    ) {
+    fn tell_forwarded(&self, headers: &mut HeaderMap, facts: &Facts<'_>, present: Present, scheme: &[u8]) {
         let Facts { peer, version, told, .. } = *facts;
         // What depends on nothing but the connection.
-        let plain = matches!(scheme, Cow::Borrowed(b"http" | b"https")) && !present.any(Present::FORWARDED);
+        let said = Present::FORWARDED.with(Present::X_FORWARDED_PROTO);
+        let plain = matches!(scheme, b"http" | b"https") && !present.any(said);
         let value = if plain {
             let line = || self.forwarded(None, told.ip(peer), scheme, version, peer);
             let (of, value) = told.forwarded.get_or_init(|| (version, line()));

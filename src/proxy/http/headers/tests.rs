@@ -281,6 +281,24 @@ fn who_the_client_is() {
 }
 
 #[test]
+fn what_one_request_says_is_not_said_of_the_next() {
+    let (rules, peer, told) = (Rules::new(&config()), peer(None), Told::default());
+    for (sent, version, expected) in [
+        (&[("x-forwarded-proto", "https")][..], Version::HTTP_11, "for=1.2.3.4; proto=https; httpproto=http/1.1"),
+        (&[], Version::HTTP_11, "for=1.2.3.4; proto=http; httpproto=http/1.1"),
+        (&[("forwarded", "for=9.9.9.9")], Version::HTTP_11, "for=9.9.9.9; httpproto=http/1.1"),
+        (&[("upgrade", "websocket")], Version::HTTP_11, "for=1.2.3.4; proto=ws; httpproto=http/1.1"),
+        (&[], Version::HTTP_10, "for=1.2.3.4; proto=http; httpproto=http/1.0"),
+        (&[], Version::HTTP_11, "for=1.2.3.4; proto=http; httpproto=http/1.1"),
+    ] {
+        let mut headers = map(sent);
+        let present = Present::of(&headers);
+        rules.introduce(&mut headers, &Facts { peer: &peer, host: "a", version, present, told: &told });
+        assert_eq!(headers[FORWARDED], expected, "{sent:?}");
+    }
+}
+
+#[test]
 fn ports() {
     for (host, tls, expected) in [
         ("", false, "80"),
