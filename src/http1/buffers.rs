@@ -3,15 +3,19 @@
 use std::cell::RefCell;
 
 use bytes::BytesMut;
+use http::HeaderMap;
 
 thread_local! {
-    static POOL: RefCell<Pool> = const { RefCell::new(Pool { small: Vec::new(), large: Vec::new(), out: Vec::new() }) };
+    static POOL: RefCell<Pool> = const {
+        RefCell::new(Pool { small: Vec::new(), large: Vec::new(), out: Vec::new(), maps: Vec::new() })
+    };
 }
 
 struct Pool {
     small: Vec<BytesMut>,
     large: Vec<BytesMut>,
     out: Vec<Vec<u8>>,
+    maps: Vec<HeaderMap>,
 }
 
 /// An empty buffer to read into, of [`SMALL`] or [`LARGE`] bytes.
@@ -51,10 +55,30 @@ pub(super) fn give_out(mut buffer: Vec<u8>) {
     });
 }
 
+/// An empty map for the fields of a head.
+pub(super) fn take_map() -> HeaderMap {
+    POOL.with_borrow_mut(|pool| pool.maps.pop()).unwrap_or_default()
+}
+
+/// Gives a map back that is needed no more, for the next head on this thread.
+pub fn give_map(mut map: HeaderMap) {
+    if !(1..=FIELDS).contains(&map.capacity()) {
+        return;
+    }
+    map.clear();
+    POOL.with_borrow_mut(|pool| {
+        if pool.maps.len() < KEPT {
+            pool.maps.push(map);
+        }
+    });
+}
+
 /// Enough for the head and the body of most messages.
 pub(super) const SMALL: usize = 8 * 1024;
 /// What a fast connection has ready at once.
 pub(super) const LARGE: usize = 64 * 1024;
 const OUT: usize = 4 * 1024;
+/// A map for more is not kept.
+const FIELDS: usize = 64;
 const KEPT: usize = 128;
 const KEPT_LARGE: usize = 16;

@@ -45,7 +45,11 @@ pub struct ResponseLine {
 pub fn response_head(out: &mut Outbox, line: ResponseLine, headers: &HeaderMap, spelling: Option<&Spelling>) {
     let text = out.text();
     status_line(text, line.version, line.status, spelling);
-    fields(text, headers, spelling, |_| true);
+    let mut dated = false;
+    fields(text, headers, spelling, |name| {
+        dated |= *name == DATE;
+        true
+    });
     match line.framing {
         None | Some(Framing::None | Framing::Close) => {}
         Some(Framing::Length(length)) => {
@@ -55,7 +59,7 @@ pub fn response_head(out: &mut Outbox, line: ResponseLine, headers: &HeaderMap, 
         }
         Some(Framing::Chunked) => text.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
-    if !headers.contains_key(DATE) {
+    if !dated {
         text.extend_from_slice(b"Date: ");
         with_date(|date| text.extend_from_slice(date));
         text.extend_from_slice(b"\r\n");
@@ -99,7 +103,7 @@ fn fields(
     text: &mut Vec<u8>,
     headers: &HeaderMap,
     spelling: Option<&Spelling>,
-    wanted: impl Fn(&http::HeaderName) -> bool,
+    mut wanted: impl FnMut(&http::HeaderName) -> bool,
 ) {
     let plain = Spelling::default();
     let mut names = spelling.unwrap_or(&plain).writer();

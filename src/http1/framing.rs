@@ -3,7 +3,7 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, StatusCode, Version};
 
-use super::Flaw;
+use super::{Flaw, Present};
 
 /// Where a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,11 @@ pub enum Framing {
     Close,
 }
 
-/// Of a request. Several equal lengths become one.
-pub fn request_framing(version: Version, headers: &mut HeaderMap) -> Result<Framing, Flaw> {
+/// Of a request with these fields `present`. Several equal lengths become one.
+pub fn request_framing(version: Version, headers: &mut HeaderMap, present: Present) -> Result<Framing, Flaw> {
+    if !present.any(Present::CONTENT_LENGTH.with(Present::TRANSFER_ENCODING)) {
+        return Ok(Framing::None);
+    }
     let length = settle_length(headers)?;
     match coding(headers) {
         Coding::None => Ok(match length {
@@ -33,18 +36,19 @@ pub fn request_framing(version: Version, headers: &mut HeaderMap) -> Result<Fram
     }
 }
 
-/// Of a response to a request with this method. A length that does not count is removed. The flag: nothing behind this
-/// response may be trusted to be another one.
+/// Of a response with these fields `present`, to a request with this method. A length that does not count is removed. The
+/// flag: nothing behind this response may be trusted to be another one.
 pub fn response_framing(
     method: &Method,
     status: StatusCode,
     version: Version,
     headers: &mut HeaderMap,
+    present: Present,
 ) -> Result<(Framing, bool), Flaw> {
     if is_bodiless(method, status) {
         return Ok((Framing::None, false));
     }
-    let coding = coding(headers);
+    let coding = if present.any(Present::TRANSFER_ENCODING) { coding(headers) } else { Coding::None };
     if coding == Coding::Chunked {
         if version != Version::HTTP_11 {
             return Err(Flaw::Malformed("a transfer coding in HTTP/1.0"));
@@ -69,11 +73,11 @@ pub fn is_bodiless(method: &Method, status: StatusCode) -> bool {
 }
 
 /// May another message follow on the connection (RFC 9112, section 9.3)?
-pub(super) fn persists(version: Version, headers: &HeaderMap) -> bool {
-    let mut lines = headers.get_all(CONNECTION).iter().peekable();
-    if lines.peek().is_none() {
+pub(super) fn persists(version: Version, headers: &HeaderMap, present: Present) -> bool {
+    if !present.any(Present::CONNECTION) {
         return version == Version::HTTP_11;
     }
+    let lines = headers.get_all(CONNECTION).iter();
     let (mut close, mut keep) = (false, false);
     for token in lines.flat_map(|line| line.as_bytes().split(|b| *b == b',')) {
         let token = token.trim_ascii();
@@ -175,12 +179,15 @@ mod tests {
         ];
         for (lines, framing) in cases {
             let mut map = headers(lines);
-            assert_eq!(request_framing(Version::HTTP_11, &mut map).map_err(drop), framing, "{lines:?}");
+            let present = Present::of(&map);
+            assert_eq!(request_framing(Version::HTTP_11, &mut map, present).map_err(drop), framing, "{lines:?}");
             if framing.is_ok() {
                 assert!(map.get_all(CONTENT_LENGTH).iter().count() < 2, "{lines:?}");
             }
         }
-        assert!(request_framing(Version::HTTP_10, &mut headers(&[(TE, "chunked")])).is_err());
+        let mut chunked = headers(&[(TE, "chunked")]);
+        let present = Present::of(&chunked);
+        assert!(request_framing(Version::HTTP_10, &mut chunked, present).is_err());
     }
 
     #[test]
@@ -203,7 +210,9 @@ mod tests {
         ];
         for (method, status, lines, framing) in cases {
             let status = StatusCode::from_u16(status).expect("a status");
-            let got = response_framing(&method, status, Version::HTTP_11, &mut headers(lines)).map_err(drop);
+            let mut map = headers(lines);
+            let present = Present::of(&map);
+            let got = response_framing(&method, status, Version::HTTP_11, &mut map, present).map_err(drop);
             assert_eq!(got, framing, "{method} {status} {lines:?}");
         }
     }
@@ -219,7 +228,8 @@ mod tests {
             (Version::HTTP_10, &[("connection", "Keep-Alive")], true),
             (Version::HTTP_10, &[("connection", "keep-alive, close")], false),
         ] {
-            assert_eq!(persists(version, &headers(lines)), goes_on, "{version:?} {lines:?}");
+            let map = headers(lines);
+            assert_eq!(persists(version, &map, Present::of(&map)), goes_on, "{version:?} {lines:?}");
         }
     }
 }

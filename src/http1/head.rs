@@ -8,7 +8,7 @@ use http::{Method, Request, Response, StatusCode, Version, request, response};
 
 use super::framing::persists;
 use super::target::target;
-use super::{Flaw, Framing, Spelling, request_framing, response_framing};
+use super::{Flaw, Framing, Present, Spelling, buffers, request_framing, response_framing};
 
 /// What a request begins with.
 #[derive(Debug)]
@@ -75,10 +75,12 @@ fn read_request(
     let mut spelling = Spelling::default();
     // Some more are put in on the way.
     parts.headers = read_fields(head, request.headers, lines, 10, Some(&mut spelling))?;
-    let framing = request_framing(parts.version, &mut parts.headers)?;
-    let persists = persists(parts.version, &parts.headers);
+    let present = Present::of(&parts.headers);
+    let framing = request_framing(parts.version, &mut parts.headers, present)?;
+    let persists = persists(parts.version, &parts.headers, present);
     let expects = parts.version == Version::HTTP_11
         && framing != Framing::None
+        && present.any(Present::EXPECT)
         && parts.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     Ok(RequestHead { parts, framing, spelling, persists, expects })
 }
@@ -121,8 +123,9 @@ fn read_response(
         spelling.reason = Some(head.slice_ref(reason.as_bytes()));
     }
     parts.headers = read_fields(head, response.headers, lines, 4, Some(&mut spelling))?;
-    let (framing, last) = response_framing(method, parts.status, parts.version, &mut parts.headers)?;
-    let persists = !last && persists(parts.version, &parts.headers);
+    let present = Present::of(&parts.headers);
+    let (framing, last) = response_framing(method, parts.status, parts.version, &mut parts.headers, present)?;
+    let persists = !last && persists(parts.version, &parts.headers, present);
     Ok(ResponseHead { parts, framing, spelling, persists })
 }
 
@@ -148,7 +151,8 @@ fn read_fields(
     if raw.len() > lines {
         return Err(Flaw::TooLarge);
     }
-    let mut headers = HeaderMap::try_with_capacity(raw.len() + more).map_err(|_| Flaw::TooLarge)?;
+    let mut headers = buffers::take_map();
+    headers.try_reserve(raw.len() + more).map_err(|_| Flaw::TooLarge)?;
     for field in raw {
         let name =
             HeaderName::from_bytes(field.name.as_bytes()).map_err(|_| Flaw::Malformed("a malformed field name"))?;

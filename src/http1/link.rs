@@ -43,6 +43,14 @@ impl Link {
         if self.ended {
             return Poll::Ready(Ok(0));
         }
+        // Most polls find nothing, and need no buffer for that.
+        if self.read.is_empty()
+            && let Some(tcp) = self.stream.bare()
+            && tcp.poll_read_ready(cx).is_pending()
+        {
+            self.release();
+            return Poll::Pending;
+        }
         let room = if self.bulk { buffers::LARGE } else { buffers::SMALL };
         if self.read.capacity() == 0 {
             self.read = buffers::take(self.bulk);

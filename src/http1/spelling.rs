@@ -53,29 +53,128 @@ impl Writer<'_> {
 }
 
 fn is_title_case(text: &[u8]) -> bool {
-    let mut begin = true;
+    let mut before = b'-';
+    if let Some(last) = text.len().checked_sub(WORD) {
+        let mut at = 0;
+        loop {
+            let word = word_at(text, at);
+            let begin = begins(word, before);
+            if (begin & between(word, b'a', b'z')) | (!begin & between(word, b'A', b'Z')) != 0 {
+                return false;
+            }
+            if at == last {
+                return true;
+            }
+            at = (at + WORD).min(last);
+            before = text[at - 1];
+        }
+    }
     text.iter().all(|b| {
-        let fits = if begin { !b.is_ascii_lowercase() } else { !b.is_ascii_uppercase() };
-        begin = *b == b'-';
+        let fits = if before == b'-' { !b.is_ascii_lowercase() } else { !b.is_ascii_uppercase() };
+        before = *b;
         fits
     })
 }
 
 fn title_case(lower: &[u8], out: &mut Vec<u8>) {
-    let mut begin = true;
     let from = out.len();
     out.extend_from_slice(lower);
-    for b in &mut out[from..] {
-        if begin {
+    let text = &mut out[from..];
+    let mut before = b'-';
+    if let Some(last) = text.len().checked_sub(WORD) {
+        let mut at = 0;
+        loop {
+            let word = word_at(text, at);
+            // The bit that tells a small letter from a capital.
+            let small = (begins(word, before) & between(word, b'a', b'z')) >> 2;
+            text[at..at + WORD].copy_from_slice(&(word ^ small).to_le_bytes());
+            if at == last {
+                return;
+            }
+            at = (at + WORD).min(last);
+            before = text[at - 1];
+        }
+    }
+    for b in text {
+        if before == b'-' {
             b.make_ascii_uppercase();
         }
-        begin = *b == b'-';
+        before = *b;
     }
+}
+
+// Eight letters of a name at a time; of the last two words that are looked at, the second overlaps the first unless they
+// fit. Names are ASCII.
+
+const WORD: usize = size_of::<u64>();
+const ONES: u64 = u64::MAX / 255;
+const HIGH: u64 = ONES << 7;
+
+fn word_at(text: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(text[at..at + WORD].try_into().expect("a word"))
+}
+
+/// The high bit of each letter that stands behind a hyphen. `before`: the letter before the first one.
+fn begins(word: u64, before: u8) -> u64 {
+    let differs = ((word << 8) | u64::from(before)) ^ (ONES * u64::from(b'-'));
+    // Of letters that do not differ, none carries into the high bit.
+    !((differs & !HIGH) + !HIGH) & !differs & HIGH
+}
+
+/// The high bit of each letter from `first` to `last`.
+fn between(word: u64, first: u8, last: u8) -> u64 {
+    let low = word & !HIGH;
+    let from_first = low + ONES * u64::from(0x80 - first);
+    let behind_last = low + ONES * u64::from(0x80 - last - 1);
+    from_first & !behind_last & !word & HIGH
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_say_the_same_as_letters() {
+        let names = [
+            "a",
+            "te",
+            "x-a",
+            "dnt",
+            "age-b-c",
+            "expect-a",
+            "-",
+            "--",
+            "x--y",
+            "a-b-c-d-e-f-g-h-i-j",
+            "x-1a-_b-{c",
+            "user-agent",
+            "content-type",
+            "x-forwarded-for",
+            "x-forwarded-proto",
+            "x-forwarded-prefix-",
+            "strict-transport-security",
+            "-a--bcdefghijklmnop-q",
+            "abcdefgh",
+            "abcdefgh-",
+            "abcdefg-i",
+        ];
+        for name in names {
+            let mut title = String::new();
+            for letter in name.chars() {
+                let begin = title.is_empty() || title.ends_with('-');
+                title.push(if begin { letter.to_ascii_uppercase() } else { letter });
+            }
+            let mut out = b"before".to_vec();
+            title_case(name.as_bytes(), &mut out);
+            assert_eq!(String::from_utf8(out).expect("ASCII"), format!("before{title}"));
+            assert!(is_title_case(title.as_bytes()), "{title}");
+            for at in (0..title.len()).filter(|at| title.as_bytes()[*at].is_ascii_alphabetic()) {
+                let mut other = title.clone().into_bytes();
+                other[at] ^= 0x20;
+                assert!(!is_title_case(&other), "{}", String::from_utf8_lossy(&other));
+            }
+        }
+    }
 
     #[test]
     fn names_come_out_as_they_came_in() {

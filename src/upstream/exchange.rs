@@ -61,13 +61,14 @@ impl Exchange<'_> {
             None
         };
         let Some(connection) = reused else {
-            return self.send_fresh(head, body).await;
+            // Connecting takes much room, and what waits for a request or a response is to be small.
+            return Box::pin(self.send_fresh(head, body)).await;
         };
         match self.send_on(connection, head, body).await {
             Ok(response) => Ok(response),
             Err(failed) if failed.is_closed() && (failed.unsent || is_repeatable(head)) && body.rewind() => {
                 self.effort.retries.set(self.effort.retries.get() + 1);
-                self.send_fresh(head, body).await
+                Box::pin(self.send_fresh(head, body)).await
             }
             Err(failed) => Err(failed.error),
         }

@@ -6,6 +6,7 @@ use http::request::Parts;
 
 use super::choose::{self, Wish};
 use super::{answer, grpc, is_websocket};
+use crate::http1::Present;
 use crate::route::{Options, Route, Scheme, Target};
 use crate::upstream::{Protocol, TargetState};
 
@@ -39,7 +40,11 @@ pub(super) enum Fit {
 }
 
 impl Kind {
-    pub(super) fn of(head: &Parts) -> Self {
+    /// `present`: fields that the head may have.
+    pub(super) fn of(head: &Parts, present: Present) -> Self {
+        if !present.any(TELLING) {
+            return Self::Plain;
+        }
         if is_websocket(&head.headers) {
             return Self::WebSocket;
         }
@@ -86,6 +91,9 @@ impl Kind {
         }
     }
 }
+
+/// Without these a request is a plain one.
+const TELLING: Present = Present::UPGRADE.with(Present::CONTENT_TYPE).with(Present::ORIGIN);
 
 fn is_redirect(target: &Target) -> bool {
     target.options.redirect.is_some()

@@ -10,6 +10,7 @@ use http::{Request, StatusCode, Version};
 use self::words::{notes, place};
 use super::choice::{Fit, Kind};
 use super::{access, answer, headers, hosts, request, tls_location, used_scheme};
+use crate::http1::Present;
 use crate::proxy::Config;
 use crate::route::path::{self, Cleaned};
 use crate::route::{
@@ -97,7 +98,7 @@ impl Explainer {
             }
             return explanation;
         }
-        let kind = Kind::of(&head);
+        let kind = Kind::of(&head, Present::of(&head.headers));
         let asked = Asked { question, head, cleaned: &cleaned, kind };
         self.walk(table, &asked, &host, &mut explanation);
         explanation.close = near_misses(table, &host, question.tls, &cleaned)
@@ -127,8 +128,9 @@ impl Explainer {
             // Only HTTP/2 carries calls.
             *request.version_mut() = Version::HTTP_2;
         }
-        let host = match request::asked(&mut request, self.config.max_target_size) {
-            Ok(request::Asked::Path(host)) => host,
+        let present = Present::of(request.headers());
+        let host = match request::asked(&mut request, present, self.config.max_target_size) {
+            Ok(request::Asked::Path(host)) => host.to_str().unwrap_or_default().to_owned(),
             Ok(request::Asked::Options) => return Err((StatusCode::OK, "OPTIONS * is about the proxy")),
             Err(refusal) => return Err((refusal.answer().status(), refusal.reason())),
         };

@@ -12,6 +12,7 @@ use http::{HeaderName, Method, Request, Uri, Version};
 
 use super::headers::{Rules, X_FORWARDED_FOR};
 use crate::access_log::{Line, Logger, Outcome, Tls, Upstream};
+use crate::http1::Present;
 use crate::net::{Peer, TlsInfo};
 use crate::route::path;
 use crate::upstream::TargetState;
@@ -78,7 +79,7 @@ impl Facts {
     /// The headers as they came, of a client that may not be trusted already without what it says about others.
     pub(crate) fn received(&mut self, headers: &HeaderMap, rules: &Rules, peer: &Peer) {
         self.host = headers.get(HOST).cloned();
-        self.scheme = rules.scheme(headers, peer);
+        self.scheme = rules.scheme(headers, Present::of(headers), peer);
         self.request_id =
             headers.get(rules.request_id.as_ref().unwrap_or(&HeaderName::from_static("x-request-id"))).cloned();
         self.trace = headers.get("traceparent").or_else(|| headers.get("x-b3-traceid")).cloned();

@@ -11,6 +11,7 @@ use super::compress::Wish;
 use super::facts::Facts;
 use super::record::Record;
 use super::{Client, Forward, Plan, Tunnel, answer, choice, cookies, headers, is_websocket, mirror, request};
+use crate::http1::Present;
 use crate::proxy::{note, preamble};
 use crate::route::{HostOption, Tries};
 use crate::upstream::{
@@ -19,8 +20,10 @@ use crate::upstream::{
 
 /// What a client asks for.
 pub(super) struct Asked<'a> {
-    pub(super) head: Parts,
+    pub(super) head: &'a mut Parts,
     pub(super) body: Inbound,
+    /// Fields that its head may have.
+    pub(super) present: Present,
     pub(super) host: &'a str,
     pub(super) kind: choice::Kind,
     /// When the listener's `wt` is over.
@@ -72,11 +75,11 @@ impl Client {
         log: Option<Box<Facts>>,
     ) -> Response<Body> {
         let worker = &*self.worker;
-        let Asked { mut head, body, host, kind, deadline } = asked;
-        let wish = worker.config.compression.as_ref().map(|compression| compression.wish(&head));
-        let origin = head.headers.get(http::header::ORIGIN).cloned();
+        let Asked { head, body, present, host, kind, deadline } = asked;
+        let wish = worker.config.compression.as_ref().map(|compression| compression.wish(head));
+        let origin = if present.any(Present::ORIGIN) { head.headers.get(http::header::ORIGIN).cloned() } else { None };
         let bound = cookies::bound(&forward.target, &head.headers);
-        let common = self.prepare(&mut head, &body, host, kind);
+        let common = self.prepare(head, &body, present, host, kind);
         let mut run = Run {
             body: RequestBody::new(body, self.max_body(&forward.target.options)),
             effort: Effort::default(),
@@ -99,20 +102,20 @@ impl Client {
         loop {
             if let Some(limits) = &forward.target.options.limits
                 && let Err(limit) =
-                    record.held.take(limits, forward.route.as_ref(), &forward.target, run.deadline).await
+                    Box::pin(record.held.take(limits, forward.route.as_ref(), &forward.target, run.deadline)).await
             {
                 forward.target.series.limited(limit);
                 record.failed(StatusCode::SERVICE_UNAVAILABLE.as_u16(), limit);
                 return self.paged(answer::busy(), forward.target.page_set(), &head.headers);
             }
-            let answer = self.attempt(&mut head, &common, &forward, &mut run, &mut record).await;
+            let answer = self.attempt(head, &common, &forward, &mut run, &mut record).await;
             record.effort(&run.effort);
             let why = match &answer {
-                Ok(response) => run.after_response(&head, &forward, response.status()),
-                Err(error) => run.after_error(&head, &forward, error),
+                Ok(response) => run.after_response(head, &forward, response.status()),
+                Err(error) => run.after_error(head, &forward, error),
             };
             if let Some(why) = why
-                && let Some(next) = self.next(&head, &common, &forward, &mut run, why).await
+                && let Some(next) = Box::pin(self.next(head, &common, &forward, &mut run, why)).await
             {
                 if let Err(error) = &answer {
                     let (service, place) = (&forward.target.service, &forward.target.destination.text);
@@ -150,23 +153,33 @@ impl Client {
     }
 
     /// Brings the head into the form that all targets have in common.
-    fn prepare<'a>(&self, head: &mut Parts, body: &Inbound, host: &'a str, kind: choice::Kind) -> Common<'a> {
+    fn prepare<'a>(
+        &self,
+        head: &mut Parts,
+        body: &Inbound,
+        present: Present,
+        host: &'a str,
+        kind: choice::Kind,
+    ) -> Common<'a> {
         let rules = &self.worker.rules;
-        let upgrade = headers::upgrade(&head.headers, head.version, &head.method);
+        let upgrades = present.any(Present::UPGRADE);
+        let upgrade = if upgrades { headers::upgrade(&head.headers, head.version, &head.method) } else { None };
         let unknown_length = head.version == Version::HTTP_2
             && !http_body::Body::is_end_stream(body)
-            && !head.headers.contains_key(http::header::CONTENT_LENGTH);
-        let chunked = unknown_length || head.headers.contains_key(TRANSFER_ENCODING);
-        let facts = headers::Facts { peer: &self.peer, host, version: head.version };
+            && !present.any(Present::CONTENT_LENGTH);
+        let chunked = unknown_length || present.any(Present::TRANSFER_ENCODING);
+        let facts = headers::Facts { peer: &self.peer, host, version: head.version, present, told: &self.told };
 
         // Who the client is comes from headers that hop-by-hop rules remove: Upgrade tells the scheme.
-        let websocket = is_websocket(&head.headers).then(|| head.headers.get(UPGRADE).cloned()).flatten();
-        rules.remove_hop_by_hop(&mut head.headers);
+        let websocket = if upgrades && is_websocket(&head.headers) { head.headers.get(UPGRADE).cloned() } else { None };
+        rules.remove_hop_by_hop(&mut head.headers, present);
         if let Some(protocol) = websocket {
             head.headers.insert(UPGRADE, protocol);
         }
         rules.introduce(&mut head.headers, &facts);
-        head.headers.remove(UPGRADE);
+        if upgrades {
+            head.headers.remove(UPGRADE);
+        }
         head.version = Version::HTTP_11;
         Common { host, kind, upgrade, chunked }
     }
@@ -209,11 +222,11 @@ impl Client {
         run: &mut Run,
         record: &mut Record,
     ) -> Result<Response<ResponseBody>, Error> {
-        record.forwarded(&head.headers, &forward.path_and_query, is_websocket(&head.headers));
+        record.forwarded(&head.headers, &forward.path_and_query);
         let worker = &*self.worker;
         let target = &*forward.target;
         let preamble = preamble(target.options.proxy_protocol, &self.peer, None);
-        if run.moved == 0 && run.again == 0 {
+        if target.options.mirror.is_some() && run.moved == 0 && run.again == 0 {
             let plain = !head.headers.contains_key(UPGRADE) && http_body::Body::is_end_stream(&run.body);
             mirror::copy(worker, target, &self.peer, head, plain);
         }
@@ -298,6 +311,7 @@ impl Client {
         mut record: Record,
     ) -> Response<Body> {
         let (mut head, body) = response.into_parts();
+        let present = Present::of(&head.headers);
         let worker = &*self.worker;
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             let agreed = head.headers.get(UPGRADE).cloned();
@@ -313,7 +327,7 @@ impl Client {
                 record.failed(StatusCode::BAD_GATEWAY.as_u16(), "upgrade");
                 return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
             };
-            worker.rules.remove_hop_by_hop(&mut head.headers);
+            worker.rules.remove_hop_by_hop(&mut head.headers, present);
             head.headers.remove(http::header::CONTENT_LENGTH);
             head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
             let websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
@@ -324,12 +338,12 @@ impl Client {
             self.tunnel.replace(Some(Tunnel { upgraded, record, open, browser: finish.origin.is_some() }));
             return Response::from_parts(head, Body::empty());
         }
-        if !headers::settle_length(&mut head.headers) {
+        if !headers::settle_length(&mut head.headers, present) {
             tracing::error!("a target sent a transfer coding that is not understood");
             record.status(StatusCode::BAD_GATEWAY.as_u16());
             return self.paged(answer::bad_gateway(), finish.target.page_set(), finish.asked);
         }
-        worker.rules.remove_hop_by_hop(&mut head.headers);
+        worker.rules.remove_hop_by_hop(&mut head.headers, present);
         if head.status == StatusCode::NO_CONTENT {
             head.headers.remove(http::header::CONTENT_LENGTH);
         }

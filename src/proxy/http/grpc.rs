@@ -57,10 +57,10 @@ pub(super) fn calls(version: Version, headers: &HeaderMap) -> bool {
 }
 
 /// The host of a call on a listener for gRPC: metadata `dsthost` if there is one such value, as in fabio, else the authority.
-pub(super) fn host(headers: &HeaderMap, authority: String) -> String {
+pub(super) fn host(headers: &HeaderMap, authority: HeaderValue) -> HeaderValue {
     let mut given = headers.get_all("dsthost").iter();
-    match (given.next().and_then(|host| host.to_str().ok()), given.next()) {
-        (Some(host), None) => host.to_owned(),
+    match (given.next().filter(|host| host.to_str().is_ok()), given.next()) {
+        (Some(host), None) => host.clone(),
         _ => authority,
     }
 }

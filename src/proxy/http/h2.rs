@@ -54,6 +54,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, wo
     let streams = Rc::new(Streams::default());
     let mut idling = pin!(streams.idle(idle));
     let mut leaving = false;
+    let told = Rc::new(super::headers::Told::default());
     loop {
         let leave = tokio::select! {
             biased;
@@ -71,6 +72,7 @@ pub(super) async fn serve(stream: Stream, peer: Peer, listener: Rc<Listener>, wo
                         worker: worker.clone(),
                         listener: listener.clone(),
                         peer: peer.clone(),
+                        told: told.clone(),
                         tunnel: RefCell::new(None),
                     };
                     let (open, life) = (streams.clone().open(), life.clone());

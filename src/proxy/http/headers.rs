@@ -5,16 +5,18 @@
 mod client_certificate;
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
     STRICT_TRANSPORT_SECURITY, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Method, Version};
 use ipnet::IpNet;
 
+use crate::http1::Present;
 use crate::net::Peer;
 use crate::proxy::Config;
 
@@ -36,6 +38,26 @@ pub(crate) struct Facts<'a> {
     /// As the client sent it.
     pub(crate) host: &'a str,
     pub(crate) version: Version,
+    /// Fields that the request may have.
+    pub(crate) present: Present,
+    pub(crate) told: &'a Told,
+}
+
+/// What is said with all requests of a connection, made with the first of them.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    ip: OnceCell<HeaderValue>,
+    /// `Forwarded` of requests of this version that have none, and are not for a WebSocket.
+    forwarded: OnceCell<(Version, Option<HeaderValue>)>,
+}
+
+impl Told {
+    fn ip(&self, peer: &Peer) -> &HeaderValue {
+        self.ip.get_or_init(|| {
+            let ip = peer.remote.ip().to_canonical().to_string();
+            HeaderValue::from_maybe_shared(bytes::Bytes::from(ip)).expect("an address is a valid value")
+        })
+    }
 }
 
 impl Rules {
@@ -69,19 +91,19 @@ impl Rules {
     /// Says who the client is. Hop-by-hop headers must be gone already, or a client could have these removed by naming
     /// them in `Connection`.
     pub(crate) fn introduce(&self, headers: &mut HeaderMap, facts: &Facts<'_>) {
-        let ip = facts.peer.remote.ip().to_canonical();
-        let mut text = String::with_capacity(128);
-        let _ = write!(text, "{ip}");
-        let ip = value(&text);
-        let scheme = self.scheme(headers, facts.peer);
-
+        let ip = facts.told.ip(facts.peer);
+        let scheme = self.scheme(headers, facts.present, facts.peer);
+        let mut present = facts.present;
         if let Some(name) = &self.client_ip {
             headers.insert(name.clone(), ip.clone());
+            present = present.with(Present::named(name.as_str()));
         }
-        if is_empty(headers, &X_REAL_IP) {
+        let empty = |headers: &HeaderMap, field, name: &HeaderName| !present.any(field) || is_empty(headers, name);
+        if empty(headers, Present::X_REAL_IP, &X_REAL_IP) {
             headers.insert(X_REAL_IP, ip.clone());
         }
-        let forwarded_for = match joined(headers, &X_FORWARDED_FOR) {
+        let before = if present.any(Present::X_FORWARDED_FOR) { joined(headers, &X_FORWARDED_FOR) } else { None };
+        let forwarded_for = match before {
             None => ip.clone(),
             Some(mut list) => {
                 list.extend_from_slice(b", ");
@@ -90,8 +112,8 @@ impl Rules {
             }
         };
         headers.insert(X_FORWARDED_FOR, forwarded_for);
-        self.extend_forwarded(headers, facts, &scheme, &mut text);
-        if is_empty(headers, &X_FORWARDED_PROTO) {
+        self.tell_forwarded(headers, facts, present, &scheme);
+        if empty(headers, Present::X_FORWARDED_PROTO, &X_FORWARDED_PROTO) {
             let proto = match scheme.as_ref() {
                 b"ws" => HeaderValue::from_static("http"),
                 b"wss" => HeaderValue::from_static("https"),
@@ -101,14 +123,14 @@ impl Rules {
             };
             headers.insert(X_FORWARDED_PROTO, proto);
         }
-        if is_empty(headers, &X_FORWARDED_PORT) {
+        if empty(headers, Present::X_FORWARDED_PORT, &X_FORWARDED_PORT) {
             headers.insert(X_FORWARDED_PORT, port(facts.host, facts.peer.tls.is_some()));
         }
-        if is_empty(headers, &X_FORWARDED_HOST)
-            && !facts.host.is_empty()
-            && let Ok(host) = HeaderValue::from_str(facts.host)
-        {
-            headers.insert(X_FORWARDED_HOST, host);
+        if !facts.host.is_empty() && empty(headers, Present::X_FORWARDED_HOST, &X_FORWARDED_HOST) {
+            let same = headers.get(HOST).filter(|host| host.as_bytes() == facts.host.as_bytes()).cloned();
+            if let Some(host) = same.or_else(|| HeaderValue::from_str(facts.host).ok()) {
+                headers.insert(X_FORWARDED_HOST, host);
+            }
         }
         if let Some((name, value)) = &self.tls {
             if facts.peer.tls.is_some() {
@@ -120,10 +142,12 @@ impl Rules {
     }
 
     /// The scheme that the client used: what one of the two headers says, else what we see.
-    pub(crate) fn scheme(&self, headers: &HeaderMap, peer: &Peer) -> Cow<'static, [u8]> {
-        let proto = first(headers, &X_FORWARDED_PROTO).filter(|value| !value.is_empty());
-        let forwarded = first(headers, &FORWARDED).filter(|value| !value.is_empty());
-        match (proto, forwarded) {
+    pub(crate) fn scheme(&self, headers: &HeaderMap, present: Present, peer: &Peer) -> Cow<'static, [u8]> {
+        let given = |field, name: &HeaderName| {
+            let value = if present.any(field) { first(headers, name) } else { None };
+            value.filter(|value| !value.is_empty())
+        };
+        match (given(Present::X_FORWARDED_PROTO, &X_FORWARDED_PROTO), given(Present::FORWARDED, &FORWARDED)) {
             (Some(proto), None) => return Cow::Owned(proto.to_vec()),
             (None, Some(forwarded)) => {
                 if let Some(proto) = forwarded_proto(forwarded) {
@@ -132,7 +156,8 @@ impl Rules {
             }
             _ => {}
         }
-        let websocket = first(headers, &UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
+        let websocket = present.any(Present::UPGRADE)
+            && first(headers, &UPGRADE).is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
         Cow::Borrowed(match (websocket, peer.tls.is_some()) {
             (true, true) => b"wss",
             (true, false) => b"ws",
@@ -141,13 +166,39 @@ impl Rules {
         })
     }
 
-    fn extend_forwarded(&self, headers: &mut HeaderMap, facts: &Facts<'_>, scheme: &[u8], text: &mut String) {
+    fn tell_forwarded(&self, headers: &mut HeaderMap, facts: &Facts<'_>, present: Present, scheme: &[u8]) {
+        let Facts { peer, version, told, .. } = *facts;
+        // What depends on nothing but the connection.
+        let said = Present::FORWARDED.with(Present::X_FORWARDED_PROTO);
+        let plain = matches!(scheme, b"http" | b"https") && !present.any(said);
+        let value = if plain {
+            let line = || self.forwarded(None, told.ip(peer), scheme, version, peer);
+            let (of, value) = told.forwarded.get_or_init(|| (version, line()));
+            if *of == version { value.clone() } else { line() }
+        } else {
+            let given = first(headers, &FORWARDED).filter(|value| !value.is_empty());
+            self.forwarded(given, told.ip(peer), scheme, version, peer)
+        };
+        if let Some(value) = value {
+            headers.insert(FORWARDED, value);
+        }
+    }
+
+    /// `None` if the configuration makes no value of it.
+    fn forwarded(
+        &self,
+        given: Option<&[u8]>,
+        ip: &HeaderValue,
+        scheme: &[u8],
+        version: Version,
+        peer: &Peer,
+    ) -> Option<HeaderValue> {
         let mut line: Vec<u8> = Vec::with_capacity(128);
-        match first(headers, &FORWARDED).filter(|value| !value.is_empty()) {
+        match given {
             Some(given) => line.extend_from_slice(given),
             None => {
                 line.extend_from_slice(b"for=");
-                line.extend_from_slice(text.as_bytes());
+                line.extend_from_slice(ip.as_bytes());
                 line.extend_from_slice(b"; proto=");
                 line.extend_from_slice(scheme);
             }
@@ -156,13 +207,13 @@ impl Rules {
             line.extend_from_slice(b"; by=");
             line.extend_from_slice(self.local_ip.as_bytes());
         }
-        line.extend_from_slice(match facts.version {
+        line.extend_from_slice(match version {
             Version::HTTP_10 => b"; httpproto=http/1.0",
             Version::HTTP_2 => b"; httpproto=http/2.0",
             _ => b"; httpproto=http/1.1",
         });
-        if let Some(tls) = &facts.peer.tls {
-            text.clear();
+        if let Some(tls) = &peer.tls {
+            let mut text = String::new();
             match tls.version {
                 0x0301..=0x0304 => {
                     let _ = write!(text, "; tlsver=tls1{}", tls.version - 0x0301);
@@ -174,9 +225,7 @@ impl Rules {
             let _ = write!(text, "; tlscipher=0x{:04x}", tls.cipher);
             line.extend_from_slice(text.as_bytes());
         }
-        if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(line)) {
-            headers.insert(FORWARDED, value);
-        }
+        HeaderValue::from_maybe_shared(bytes::Bytes::from(line)).ok()
     }
 
     /// On the way to the client.
@@ -200,7 +249,12 @@ impl Rules {
 
     /// Removes what is meant for one hop only (RFC 9110, section 7.6.1): the headers named by `Connection`, except those
     /// that we set or that decide how the message is read, and the well-known ones.
-    pub(crate) fn remove_hop_by_hop(&self, headers: &mut HeaderMap) {
+    ///
+    /// `present`: fields that there may be.
+    pub(crate) fn remove_hop_by_hop(&self, headers: &mut HeaderMap, present: Present) {
+        if !present.any(HOP_BY_HOP) {
+            return;
+        }
         if headers.contains_key(CONNECTION) {
             let named: Vec<HeaderName> = headers
                 .get_all(CONNECTION)
@@ -258,8 +312,9 @@ pub(crate) fn tell_prefix(headers: &mut HeaderMap, strip: &str) {
 /// Leaves one length, or none, in a response: a transfer coding wins over any length (RFC 9112, section 6.3).
 ///
 /// False: the body is in a coding that we would have to undo.
-pub(crate) fn settle_length(headers: &mut HeaderMap) -> bool {
-    if let Some(codings) = joined(headers, &TRANSFER_ENCODING) {
+pub(crate) fn settle_length(headers: &mut HeaderMap, present: Present) -> bool {
+    let codings = if present.any(Present::TRANSFER_ENCODING) { joined(headers, &TRANSFER_ENCODING) } else { None };
+    if let Some(codings) = codings {
         let coding = codings.trim_ascii();
         if coding.eq_ignore_ascii_case(b"chunked") {
             headers.remove(CONTENT_LENGTH);
@@ -268,7 +323,8 @@ pub(crate) fn settle_length(headers: &mut HeaderMap) -> bool {
         }
     }
     // hyper took the response, so several lengths are equal; on the way out it would refuse them.
-    if headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some()
+    if present.any(Present::CONTENT_LENGTH)
+        && headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some()
         && let Some(length) = headers.get(CONTENT_LENGTH).cloned()
     {
         headers.insert(CONTENT_LENGTH, length);
@@ -338,10 +394,6 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<Vec<u8>> {
     (!list.is_empty()).then_some(list)
 }
 
-fn value(text: &str) -> HeaderValue {
-    HeaderValue::from_str(text).expect("an address is a valid value")
-}
-
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -349,6 +401,16 @@ const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port")
 const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const FORWARDED: HeaderName = HeaderName::from_static("forwarded");
+/// What [`Rules::remove_hop_by_hop`] has to do with.
+const HOP_BY_HOP: Present = Present::CONNECTION
+    .with(Present::KEEP_ALIVE)
+    .with(Present::PROXY_CONNECTION)
+    .with(Present::PROXY_AUTHENTICATE)
+    .with(Present::PROXY_AUTHORIZATION)
+    .with(Present::TRANSFER_ENCODING)
+    .with(Present::UPGRADE)
+    .with(Present::TE);
+
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 

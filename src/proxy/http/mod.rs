@@ -46,6 +46,7 @@ use self::request::Asked;
 pub use self::serve::{Challenge, Listener, Misdirected, serve};
 use crate::access_log::Logger;
 use crate::auth::{self, Auth};
+use crate::http1::{Present, give_map};
 use crate::life::{Flag, Phase, Watch};
 use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Peer, Supplies};
@@ -120,6 +121,8 @@ struct Client {
     worker: Rc<Worker>,
     listener: Rc<Listener>,
     peer: Peer,
+    /// Requests of one HTTP/2 connection share it.
+    told: Rc<headers::Told>,
     /// Set when a target has agreed to change the protocol.
     tunnel: std::cell::RefCell<Option<Tunnel>>,
 }
@@ -148,7 +151,14 @@ enum Plan {
         pages: Arc<str>,
         plan: Box<Plan>,
     },
-    Answer(Response<Body>),
+    /// Boxed, for plans are moved about, and most are of another kind.
+    Answer(Box<Response<Body>>),
+}
+
+impl Plan {
+    fn answer(response: Response<Body>) -> Self {
+        Self::Answer(Box::new(response))
+    }
 }
 
 /// A request, where it is looked for, and the table that it is looked for in.
@@ -165,7 +175,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn refuse(&self, refusal: Refusal, set: &str) -> Plan {
-        Plan::Answer(answer::with_page(refusal.answer(), &self.snapshot.error_pages, set, &self.head.headers))
+        Plan::answer(answer::with_page(refusal.answer(), &self.snapshot.error_pages, set, &self.head.headers))
     }
 }
 
@@ -207,7 +217,8 @@ impl Client {
         facts: &mut Option<Box<Facts>>,
     ) -> Response<Body> {
         let worker = &*self.worker;
-        let host = match request::asked(&mut request, worker.config.max_target_size) {
+        let mut present = Present::of(request.headers());
+        let host = match request::asked(&mut request, present, worker.config.max_target_size) {
             Ok(Asked::Path(host)) => host,
             Ok(Asked::Options) => return answer::options(),
             Err(refusal) => return self.paged(refusal.answer(), "", request.headers()),
@@ -219,8 +230,9 @@ impl Client {
             return answer::challenge(&text);
         }
         let host = if self.listener.grpc { grpc::host(request.headers(), host) } else { host };
+        let host = host.to_str().unwrap_or_default();
         if let (Some(misdirected), Some(tls)) = (&self.listener.misdirected, &self.peer.tls)
-            && misdirected(tls.server_name.as_deref(), &host)
+            && misdirected(tls.server_name.as_deref(), host)
         {
             return self.paged(Refusal::Misdirected.answer(), "", request.headers());
         }
@@ -228,27 +240,30 @@ impl Client {
         self.listener.client_headers.apply(request.headers_mut(), &self.peer);
         if let Some(name) = &worker.rules.request_id {
             request.headers_mut().insert(name.clone(), request_id());
+            present = present.with(Present::named(name.as_str()));
         }
         if let Some(facts) = facts {
             facts.received(request.headers(), &worker.rules, &self.peer);
         }
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         if let Some(port) = self.listener.redirect
             && !used_scheme(&head.headers, self.peer.tls.is_some()).eq_ignore_ascii_case("https")
         {
-            return self.to_tls(&head, &host, port);
+            return self.to_tls(&head, host, port);
         }
-        let kind = choice::Kind::of(&head);
-        let Some(plan) = self.plan(&head, &host, kind, &[], true) else {
-            return self.no_route(&head, &host, kind);
+        let kind = choice::Kind::of(&head, present);
+        let Some(plan) = self.plan(&head, host, kind, &[], true) else {
+            return self.no_route(&head, host, kind);
         };
-        match self.admit(plan, &head, &host, None).await {
+        match self.admit(plan, &head, host, None).await {
             Ok(Some(forward)) => {
-                let asked = forward::Asked { head, body, host: &host, kind, deadline };
-                self.forward(asked, forward, facts.take()).await
+                let asked = forward::Asked { head: &mut head, body, present, host, kind, deadline };
+                let response = self.forward(asked, forward, facts.take()).await;
+                give_map(head.headers);
+                response
             }
             Ok(None) => Refusal::Unauthorized.answer(),
-            Err(response) => response,
+            Err(response) => *response,
         }
     }
 
@@ -259,7 +274,7 @@ impl Client {
         head: &Parts,
         host: &str,
         granted: Option<&(String, auth::Grant)>,
-    ) -> Result<Option<Forward>, Response<Body>> {
+    ) -> Result<Option<Forward>, Box<Response<Body>>> {
         let worker = &*self.worker;
         let (plan, grant) = match plan {
             Plan::Guarded { schemes, pages, plan } => {
@@ -275,11 +290,12 @@ impl Client {
                             peer: &self.peer,
                             pools: &worker.pools,
                         };
-                        let grant = worker.auth.check(&schemes, &asked).await.map_err(|refusal| match refusal {
-                            // The words of another service stay its own.
-                            refusal @ auth::Refusal::Answer(_) => answer::unauthorized(refusal),
-                            refusal => self.paged(answer::unauthorized(refusal), &pages, &head.headers),
-                        })?;
+                        let grant =
+                            Box::pin(worker.auth.check(&schemes, &asked)).await.map_err(|refusal| match refusal {
+                                // The words of another service stay its own.
+                                refusal @ auth::Refusal::Answer(_) => Box::new(answer::unauthorized(refusal)),
+                                refusal => Box::new(self.paged(answer::unauthorized(refusal), &pages, &head.headers)),
+                            })?;
                         (schemes, grant)
                     }
                 };
@@ -292,7 +308,7 @@ impl Client {
             Plan::Answer(response) => Err(response),
             Plan::Redirect { code, location } => {
                 worker.metrics.http().redirected(worker.shard, code);
-                Err(answer::redirect(code, &location, &head.method))
+                Err(Box::new(answer::redirect(code, &location, &head.method)))
             }
             // Never made twice; closed all the same.
             Plan::Guarded { .. } => Ok(None),
@@ -339,7 +355,7 @@ impl Client {
                 Choice::Nobody => {
                     let page = self.worker.live.down_page();
                     if !page.is_empty() {
-                        return Some(Plan::Answer(answer::no_target(&page)));
+                        return Some(Plan::answer(answer::no_target(&page)));
                     }
                     let set = route.targets.first().map_or(&*route.host, |target| route.page_set(target));
                     Some(place.refuse(Refusal::NoTarget, set))
@@ -381,7 +397,7 @@ impl Client {
             && answer::is_preflight(head)
         {
             // Browsers ask without credentials, so this comes before auth.
-            return Some(Plan::Answer(answer::preflight(cors, &head.headers)));
+            return Some(Plan::answer(answer::preflight(cors, &head.headers)));
         }
         if let Some(rate) = options.limits.as_ref().and_then(|limits| limits.rate.as_ref())
             && first
@@ -391,7 +407,7 @@ impl Client {
             if let Some(target) = target.state.get::<TargetState>() {
                 target.series.limited("rate");
             }
-            return Some(Plan::Answer(answer::too_many(wait)));
+            return Some(Plan::answer(answer::too_many(wait)));
         }
         let plan = match location {
             Some((code, location)) => Plan::Redirect { code, location },

@@ -8,6 +8,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::answer::CLIENT_GONE;
 use super::facts::Facts;
+use super::is_websocket;
 use super::limits::Held;
 use crate::access_log::Outcome;
 use crate::metrics::Shard;
@@ -83,9 +84,9 @@ impl Record {
     }
 
     /// As it goes to the target.
-    pub(crate) fn forwarded(&mut self, headers: &HeaderMap, target: &PathAndQuery, websocket: bool) {
+    pub(crate) fn forwarded(&mut self, headers: &HeaderMap, target: &PathAndQuery) {
         if let Some(facts) = &mut self.facts {
-            facts.forwarded(headers, target, websocket);
+            facts.forwarded(headers, target, is_websocket(headers));
         }
     }
 

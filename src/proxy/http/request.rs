@@ -2,35 +2,40 @@
 
 use http::header::{EXPECT, HOST, HeaderMap};
 use http::uri::PathAndQuery;
-use http::{Extensions, Method, Request, Version};
+use http::{Extensions, HeaderValue, Method, Request, Version};
 
 use super::answer::Refusal;
-use crate::http1::RawQuery;
+use crate::http1::{Present, RawQuery};
 
 /// What is looked up in the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// A path of a host. The host is as the client sent it and may be empty.
-    Path(String),
+    /// A path of a host. The host is as the client sent it, ASCII, and may be empty.
+    Path(HeaderValue),
     /// `OPTIONS *`: about us, not about a target.
     Options,
 }
 
 /// Checks what the codecs leave to us. An absolute target wins over Host (RFC 9112, section 3.2.2), and Host is set to it.
-pub(crate) fn asked<B>(request: &mut Request<B>, max_target: usize) -> Result<Asked, Refusal> {
+///
+/// `present`: fields that the request may have.
+pub(crate) fn asked<B>(request: &mut Request<B>, present: Present, max_target: usize) -> Result<Asked, Refusal> {
     if *request.method() == Method::CONNECT {
         return Err(Refusal::Connect);
     }
-    check_expectation(request.headers())?;
+    if present.any(Present::EXPECT) {
+        check_expectation(request.headers())?;
+    }
     let mut hosts = request.headers().get_all(HOST).iter();
-    let host = match (hosts.next(), hosts.next()) {
+    let given = match (hosts.next(), hosts.next()) {
         (_, Some(_)) => return Err(Refusal::MissingHost),
         (None, _) if matches!(request.version(), Version::HTTP_11 | Version::HTTP_2) => {
             return Err(Refusal::MissingHost);
         }
-        (None, _) => "",
-        (Some(host), None) => host.to_str().map_err(|_| Refusal::BadHost)?,
+        (None, _) => None,
+        (Some(host), None) => Some(host),
     };
+    let host = given.map_or(Ok(""), |host| host.to_str()).map_err(|_| Refusal::BadHost)?;
     if !is_host(host) {
         return Err(Refusal::BadHost);
     }
@@ -44,7 +49,7 @@ pub(crate) fn asked<B>(request: &mut Request<B>, max_target: usize) -> Result<As
     let Some(authority) = uri.authority() else {
         let path_and_query = uri.path_and_query().map_or("", |target| target.as_str());
         return if path_and_query.starts_with('/') {
-            Ok(Asked::Path(host.to_owned()))
+            Ok(Asked::Path(given.cloned().unwrap_or(HeaderValue::from_static(""))))
         } else {
             Err(Refusal::BadTarget)
         };
@@ -57,9 +62,8 @@ pub(crate) fn asked<B>(request: &mut Request<B>, max_target: usize) -> Result<As
     if authority.is_empty() || !is_host(authority) {
         return Err(Refusal::BadHost);
     }
-    let authority = authority.to_owned();
-    let value = http::HeaderValue::from_str(&authority).map_err(|_| Refusal::BadHost)?;
-    request.headers_mut().insert(HOST, value);
+    let authority = HeaderValue::from_str(authority).map_err(|_| Refusal::BadHost)?;
+    request.headers_mut().insert(HOST, authority.clone());
     Ok(Asked::Path(authority))
 }
 
@@ -173,7 +177,8 @@ mod tests {
     #[test]
     fn absolute_form_wins_over_host() {
         let mut request = Request::get("http://a.com/x?q=1").header(HOST, "b.com").body(()).expect("valid");
-        assert_eq!(asked(&mut request, 100), Ok(Asked::Path("a.com".into())));
+        let present = Present::of(request.headers());
+        assert_eq!(asked(&mut request, present, 100), Ok(Asked::Path(HeaderValue::from_static("a.com"))));
         assert_eq!(request.headers()[HOST], "a.com");
     }
 }

@@ -14,7 +14,7 @@ use http_body::Body as _;
 
 use super::body::Body;
 use super::{Client, ClientHeaders, Worker, answer, h2, tunnel};
-use crate::http1::{Begun, Downstream, Encoder, Framing, HeadError, Limits, ResponseLine, is_bodiless};
+use crate::http1::{Begun, Downstream, Encoder, Framing, HeadError, Limits, ResponseLine, give_map, is_bodiless};
 use crate::life::{Lease, Phase, Watch};
 use crate::net::{Deadline, Peer, Stream};
 use crate::upstream::Inbound;
@@ -93,7 +93,7 @@ async fn serve_http1(stream: Stream, peer: Peer, listener: Rc<Listener>, worker:
         // Accepted at the very end: one request is served, then the connection ends.
         last: life.phase() >= Phase::Closing,
         limit: Deadline::default(),
-        client: Client { worker, listener, peer, tunnel: RefCell::new(None) },
+        client: Client { worker, listener, peer, told: Rc::default(), tunnel: RefCell::new(None) },
     };
     if let Err(error) = session.run().await {
         // Clients come and go; this is of interest only to whoever looks at one of them.
@@ -102,7 +102,7 @@ async fn serve_http1(stream: Stream, peer: Peer, listener: Rc<Listener>, worker:
     }
     let Some(tunnel) = session.client.tunnel.take() else { return };
     let Some((stream, read)) = session.wire.into_parts() else { return };
-    tunnel::run(&session.client, stream, &read, tunnel, life).await;
+    Box::pin(tunnel::run(&session.client, stream, &read, tunnel, life)).await;
 }
 
 struct Session {
@@ -203,7 +203,7 @@ impl Session {
         let line = ResponseLine { version: asked.version, status: parts.status, framing, close: close && !upgraded };
         self.wire.answer(line, &parts.headers, body.spelling());
         // Its values hold the memory that the response was read into.
-        drop(parts);
+        give_map(parts.headers);
         if let Some(at) = body.deadline() {
             self.limit.no_later_than(at);
         }

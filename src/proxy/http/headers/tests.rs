@@ -265,7 +265,8 @@ fn who_the_client_is() {
         (case.set)(&mut config);
         let mut headers = map(case.sent);
         let peer = peer(case.tls);
-        let facts = Facts { peer: &peer, host: case.host, version: Version::HTTP_11 };
+        let (present, told) = (Present::of(&headers), Told::default());
+        let facts = Facts { peer: &peer, host: case.host, version: Version::HTTP_11, present, told: &told };
         Rules::new(&config).introduce(&mut headers, &facts);
         if let Some(strip) = case.strip {
             tell_prefix(&mut headers, strip);
@@ -277,6 +278,24 @@ fn who_the_client_is() {
         assert_eq!(sorted(&headers), sorted(&expected), "{}", case.name);
     }
     assert_eq!(cases.len(), 24);
+}
+
+#[test]
+fn what_one_request_says_is_not_said_of_the_next() {
+    let (rules, peer, told) = (Rules::new(&config()), peer(None), Told::default());
+    for (sent, version, expected) in [
+        (&[("x-forwarded-proto", "https")][..], Version::HTTP_11, "for=1.2.3.4; proto=https; httpproto=http/1.1"),
+        (&[], Version::HTTP_11, "for=1.2.3.4; proto=http; httpproto=http/1.1"),
+        (&[("forwarded", "for=9.9.9.9")], Version::HTTP_11, "for=9.9.9.9; httpproto=http/1.1"),
+        (&[("upgrade", "websocket")], Version::HTTP_11, "for=1.2.3.4; proto=ws; httpproto=http/1.1"),
+        (&[], Version::HTTP_10, "for=1.2.3.4; proto=http; httpproto=http/1.0"),
+        (&[], Version::HTTP_11, "for=1.2.3.4; proto=http; httpproto=http/1.1"),
+    ] {
+        let mut headers = map(sent);
+        let present = Present::of(&headers);
+        rules.introduce(&mut headers, &Facts { peer: &peer, host: "a", version, present, told: &told });
+        assert_eq!(headers[FORWARDED], expected, "{sent:?}");
+    }
 }
 
 #[test]
@@ -317,7 +336,8 @@ fn connection_removes_what_it_names_but_not_what_we_rely_on() {
         ("trailer", "x-sum"),
         ("other", "2"),
     ]);
-    Rules::new(&config).remove_hop_by_hop(&mut headers);
+    let present = Present::of(&headers);
+    Rules::new(&config).remove_hop_by_hop(&mut headers, present);
     let left =
         ["content-length: 5", "host: a", "other: 2", "trailer: x-sum", "x-forwarded-for: 3.3.3.3", "x-request-id: me"];
     assert_eq!(sorted(&headers), left);
@@ -327,7 +347,8 @@ fn connection_removes_what_it_names_but_not_what_we_rely_on() {
 fn trailers_are_taken_or_not() {
     for (te, expected) in [("trailers", Some("trailers")), ("gzip, Trailers", Some("trailers")), ("gzip", None)] {
         let mut headers = map(&[("te", te)]);
-        Rules::new(&config()).remove_hop_by_hop(&mut headers);
+        let present = Present::of(&headers);
+        Rules::new(&config()).remove_hop_by_hop(&mut headers, present);
         assert_eq!(headers.get(TE).map(|value| value.to_str().unwrap()), expected, "{te}");
     }
 }
