@@ -84,6 +84,8 @@ async fn both_sides_are_told_when_it_goes() {
     let mut proxy = Start::routes(format!("route add t / http://{}/", target.addr()))
         .property("proxy.deregistergraceperiod", "0s")
         .property("proxy.shutdownwait", "20s")
+        // All hear of it in the same moment.
+        .property("runtime.gomaxprocs", 1)
         .property("proxy.websocket.closeframe", "all")
         .start()
         .await;
