@@ -7,7 +7,7 @@ use super::columns::count;
 use super::{Answer, Failure, surroundings};
 use crate::config::{Config, Mistake, inspect, near};
 use crate::registry::{Backend, place};
-use crate::route::{Builder, Origin, Reject, Settings, TAG_OPTIONS, Table, parse_text, tag_option};
+use crate::route::{Builder, Origin, Reject, Settings, TAG_OPTIONS, Table, nearest_option, parse_text, tag_option};
 
 pub(super) fn run(arguments: &mut Arguments) -> Result<Answer, Failure> {
     let mut files = arguments.values("cfg");
@@ -113,11 +113,8 @@ impl Report {
     fn unknown_options(&mut self, table: &Table) {
         for route in table.routes() {
             let names = route.targets.iter().flat_map(|target| target.options.raw.keys());
-            for name in names.filter(|name| tag_option(name).is_none()) {
-                // That one was told already.
-                if self.warnings.iter().any(|line| line.contains(&format!("{name:?} is no option"))) {
-                    continue;
-                }
+            // What one is a slip away from was told with its tag or line.
+            for name in names.filter(|name| tag_option(name).is_none() && nearest_option(name).is_none()) {
                 let known = TAG_OPTIONS.iter().map(|option| option.name);
                 let hint = near(name, known).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
                 let line = format!("route {}{}: {name} is no option and changes nothing{hint}", route.host, route.path);

@@ -62,7 +62,7 @@ pub use lookup::Candidates;
 pub(crate) use options::held;
 pub use options::{
     Balance, Check, CheckKind, Conditions, Ejection, HostOption, Limits, Mirror, Named, Options, ProxyVersion, Rate,
-    RateKey, Reach, Rewrite, SameSite, Sticky, TAG_OPTIONS, TagOption, Tries, tag_option, tag_table,
+    RateKey, Reach, Rewrite, SameSite, Sticky, TAG_OPTIONS, TagOption, Tries, nearest_option, tag_option, tag_table,
 };
 pub use redirect::Redirect;
 pub use table::Table;

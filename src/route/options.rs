@@ -22,6 +22,7 @@ pub use self::balance::Balance;
 pub use self::check::{Check, CheckKind};
 pub use self::conditions::Conditions;
 pub use self::ejection::Ejection;
+pub use self::known::nearest_option;
 pub(super) use self::known::truth;
 pub use self::limits::{Limits, Rate, RateKey};
 pub use self::list::{TAG_OPTIONS, TagOption, tag_option, tag_table};

@@ -16,10 +16,12 @@ pub(in super::super) fn truth(key: &str, value: Option<&str>, usual: bool) -> Re
 
 /// What an operator should know about options that are kept and do nothing. They do not cost the route: fabio takes any.
 pub(super) fn hint(options: &BTreeMap<String, String>) -> Option<String> {
-    let misspelled = options.keys().find_map(|key| {
-        nearest(key).map(|known| format!("{key:?} is no option and does nothing; did you mean {known}?"))
-    });
-    misspelled.or_else(|| options.iter().find_map(|(key, value)| idle_value(key, value)))
+    let misspelled = |key: &String| {
+        nearest_option(key).map(|known| format!("{key:?} is no option and does nothing; did you mean {known}?"))
+    };
+    let told: Vec<String> =
+        options.iter().filter_map(|(key, value)| misspelled(key).or_else(|| idle_value(key, value))).collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// Values of fabio's own options that fabio takes for nothing.
@@ -32,8 +34,8 @@ fn idle_value(key: &str, value: &str) -> Option<String> {
     Some(format!("{key}={:?} does nothing; write {meant}", super::super::excerpt(value)))
 }
 
-/// The known option that differs by a slip of the hand from one that is not.
-fn nearest(key: &str) -> Option<&'static str> {
+/// The option that differs by a slip of the hand from a name that is none.
+pub fn nearest_option(key: &str) -> Option<&'static str> {
     if tag_option(key).is_some() || key.len() > LONGEST {
         return None;
     }
@@ -83,10 +85,10 @@ mod tests {
             ("strip", None),
             ("é", None),
         ] {
-            assert_eq!(nearest(key), known, "{key}");
+            assert_eq!(nearest_option(key), known, "{key}");
         }
         for known in TAG_OPTIONS.iter().map(|option| option.name) {
-            assert_eq!(nearest(known), None, "{known}");
+            assert_eq!(nearest_option(known), None, "{known}");
         }
     }
 
@@ -103,5 +105,9 @@ mod tests {
         ] {
             assert_eq!(hint(&[(key.to_owned(), value.to_owned())].into()).is_some(), told, "{key}={value}");
         }
+        let several =
+            [("stirp", "/a"), ("tlsskipverify", "1"), ("host", "dst")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let told = hint(&several.into()).expect("two of them do nothing");
+        assert!(told.contains("strip?") && told.contains("tlsskipverify=true"), "{told}");
     }
 }
