@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::health::Rules;
 use super::lists;
-use crate::consul::Entry;
+use crate::consul::{Entry, Service};
 use crate::route::{self, Instance};
 
 pub(super) struct Instances {
@@ -40,19 +40,12 @@ impl Instances {
                 read.nodes.insert(node.name.as_str().into());
             }
             let routed = service.tags.iter().any(|tag| lists::is_of_interest(tag, prefix));
+            if !routed {
+                continue;
+            }
             let up = rules.accept(&service.id, checks);
-            let mut tags = service.tags.clone();
-            let in_all =
-                || lists::options(&service.meta).any(|(key, value)| key == route::FAIL_OPEN && value == "true");
-            let open = !up && !rules.keep && routed && {
-                // Its other routes go with its health.
-                let stays = |tag: &String| !lists::is_route(tag, prefix) || route::fails_open(tag);
-                in_all() || {
-                    tags.retain(stays);
-                    tags.iter().any(|tag| lists::is_route(tag, prefix))
-                }
-            };
-            if routed && (up || rules.keep || open) {
+            let tags = if up || rules.keep { Some(service.tags.clone()) } else { last_resort(service, prefix) };
+            if let Some(tags) = tags {
                 read.accepted.push(Instance {
                     service: name.clone(),
                     id: format!("{}/{}", node.name, service.id).into(),
@@ -73,6 +66,17 @@ impl Instances {
         read.accepted.dedup_by(|a, b| a.id == b.id);
         read
     }
+}
+
+/// The tags with which an instance that is down is kept: those of routes with `failopen=true`, and what is no route. `None`:
+/// it is not kept.
+fn last_resort(service: &Service, prefix: &str) -> Option<Vec<String>> {
+    if lists::options(&service.meta).any(|(key, value)| key == route::FAIL_OPEN && value == "true") {
+        return Some(service.tags.clone());
+    }
+    let open = |tag: &&String| lists::is_route(tag, prefix) && route::fails_open(tag);
+    service.tags.iter().find(open)?;
+    Some(service.tags.iter().filter(|tag| open(tag) || !lists::is_route(tag, prefix)).cloned().collect())
 }
 
 #[cfg(test)]
