@@ -69,7 +69,7 @@ async fn every_byte_of_a_query_arrives() {
 }
 
 /// A target that answers what `script` says as soon as it has seen a head, and gives back how the body began.
-async fn eager(script: &'static [u8]) -> TcpOrigin {
+pub(crate) async fn eager(script: &'static [u8]) -> TcpOrigin {
     TcpOrigin::start(move |mut tcp: TcpStream| async move {
         let mut read = vec![0; 4096];
         let mut all = Vec::new();

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use h2::client::ResponseFuture;
 use http::{HeaderMap, Response};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
+use crate::codec::eager;
 use crate::proxy::{Proxy, Start};
 use crate::testing::h2::{H2Client, H2Origin, Served, collect, send_data};
-use crate::testing::origin::{Origin, TcpOrigin};
+use crate::testing::origin::Origin;
 use crate::testing::soon;
 
 /// In front of whoever the route leads to, with HTTP/2 by prior knowledge.
@@ -18,23 +17,6 @@ async fn h2c(route: String) -> (Proxy, H2Client) {
     let proxy = Start::routes(route).property("proxy.addr", "ADDR;h2c=true").start().await;
     let client = H2Client::connect(proxy.addr).await;
     (proxy, client)
-}
-
-/// A target that says these interim answers and then 200, as soon as it has seen a head.
-async fn eager(script: &'static [u8]) -> TcpOrigin {
-    TcpOrigin::start(move |mut tcp: TcpStream| async move {
-        let mut read = vec![0; 4096];
-        let mut all = Vec::new();
-        while !all.windows(4).any(|end| end == b"\r\n\r\n") {
-            match tcp.read(&mut read).await {
-                Ok(length @ 1..) => all.extend_from_slice(&read[..length]),
-                _ => return,
-            }
-        }
-        let _ = tcp.write_all(script).await;
-        while tcp.read(&mut read).await.is_ok_and(|length| length > 0) {}
-    })
-    .await
 }
 
 async fn interim(answer: &mut ResponseFuture) -> Option<Response<()>> {
