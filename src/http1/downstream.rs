@@ -14,7 +14,7 @@ use http::{HeaderMap, StatusCode, Version, request};
 
 use super::hoard::Hoard;
 use super::link::BodyError;
-use super::{Decoder, Encoder, Flaw, Limits, Link, Mismatch, Outbox, ResponseLine, Scan, Spelling, Step};
+use super::{Decoder, Encoder, Flaw, Limits, Link, Mismatch, Outbox, Present, ResponseLine, Scan, Spelling, Step};
 use super::{encode, head, skip_blank_lines};
 use crate::net::{Deadline, Stream};
 
@@ -63,6 +63,8 @@ pub enum HeadError {
 pub struct Begun {
     /// The client would send another request afterwards.
     pub persists: bool,
+    /// Fields that the head may have.
+    pub present: Present,
 }
 
 impl Downstream {
@@ -133,7 +135,10 @@ impl Downstream {
                     self.0.failed.set(false);
                     self.0.open.set(head.parts.version == Version::HTTP_11);
                     self.0.expects.set(head.expects);
-                    return Poll::Ready(Ok(Some((head.parts, Begun { persists: head.persists }))));
+                    return Poll::Ready(Ok(Some((
+                        head.parts,
+                        Begun { persists: head.persists, present: head.present },
+                    ))));
                 }
             }
             if !wire.hoard.allows(wire.link.buffered()) {

@@ -15,6 +15,8 @@ use super::{Flaw, Framing, Present, Spelling, buffers, request_framing, response
 pub struct RequestHead {
     pub parts: request::Parts,
     pub framing: Framing,
+    /// Fields that it may have.
+    pub present: Present,
     pub spelling: Spelling,
     /// The client would send another request afterwards.
     pub persists: bool,
@@ -82,7 +84,7 @@ fn read_request(
         && framing != Framing::None
         && present.any(Present::EXPECT)
         && parts.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    Ok(RequestHead { parts, framing, spelling, persists, expects })
+    Ok(RequestHead { parts, framing, present, spelling, persists, expects })
 }
 
 /// As [`request()`], for the response to a request with this method.

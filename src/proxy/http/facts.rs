@@ -77,9 +77,9 @@ impl Facts {
     }
 
     /// The headers as they came, of a client that may not be trusted already without what it says about others.
-    pub(crate) fn received(&mut self, headers: &HeaderMap, rules: &Rules, peer: &Peer) {
+    pub(crate) fn received(&mut self, headers: &HeaderMap, present: Present, rules: &Rules, peer: &Peer) {
         self.host = headers.get(HOST).cloned();
-        self.scheme = rules.scheme(headers, Present::of(headers), peer);
+        self.scheme = rules.scheme(headers, present, peer);
         self.request_id =
             headers.get(rules.request_id.as_ref().unwrap_or(&HeaderName::from_static("x-request-id"))).cloned();
         self.trace = headers.get("traceparent").or_else(|| headers.get("x-b3-traceid")).cloned();

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::body::Body;
 use super::facts::Facts;
 use super::{Client, answer};
+use crate::http1::Present;
 use crate::metrics::{Metrics, Shard};
 use crate::upstream::Inbound;
 
@@ -175,6 +176,7 @@ impl Drop for Inner {
 pub(super) async fn handle(
     client: &Client,
     mut request: Request<Inbound>,
+    present: Present,
     // `wt` of the listener.
     limit: Option<std::time::Instant>,
     facts: &mut Option<Box<Facts>>,
@@ -184,15 +186,16 @@ pub(super) async fn handle(
     }
     if !is_call(&request) {
         // grpc-web.
-        return client.respond(request, limit, facts).await;
+        return client.respond(request, present, limit, facts).await;
     }
     let call = Call::new(client, &mut request);
     if client.listener.grpc && !has_method(request.uri().path()) {
         return call.finish(trailers_only(Status::UNIMPLEMENTED, "malformed method name"));
     }
     let response = match call.0.deadline {
-        None => client.respond(request, limit, facts).await,
-        Some(deadline) => match tokio::time::timeout_at(deadline, client.respond(request, limit, facts)).await {
+        None => client.respond(request, present, limit, facts).await,
+        Some(deadline) => match tokio::time::timeout_at(deadline, client.respond(request, present, limit, facts)).await
+        {
             Ok(response) => response,
             Err(_) => trailers_only(Status::DEADLINE_EXCEEDED, DEADLINE),
         },

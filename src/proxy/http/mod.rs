@@ -193,15 +193,16 @@ struct Forward {
 }
 
 impl Client {
-    async fn handle(&self, request: Request<Inbound>) -> Response<Body> {
+    /// `present`: fields that the request may have.
+    async fn handle(&self, request: Request<Inbound>, present: Present) -> Response<Body> {
         let wt = self.listener.write_timeout;
         let deadline = (!wt.is_zero()).then(|| Instant::now() + wt);
         let logger = self.worker.logger.as_ref();
         let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
         let response = if self.listener.grpc || grpc::is_call(&request) {
-            Box::pin(grpc::handle(self, request, deadline, &mut facts)).await
+            Box::pin(grpc::handle(self, request, present, deadline, &mut facts)).await
         } else {
-            self.respond(request, deadline, &mut facts).await
+            self.respond(request, present, deadline, &mut facts).await
         };
         let Some(facts) = facts.filter(|facts| facts.all()) else { return response };
         let mut record = Record::own(response.status().as_u16(), answer::outcome(&response), self.worker.shard, facts);
@@ -213,11 +214,11 @@ impl Client {
     async fn respond(
         &self,
         mut request: Request<Inbound>,
+        mut present: Present,
         deadline: Option<Instant>,
         facts: &mut Option<Box<Facts>>,
     ) -> Response<Body> {
         let worker = &*self.worker;
-        let mut present = Present::of(request.headers());
         let host = match request::asked(&mut request, present, worker.config.max_target_size) {
             Ok(Asked::Path(host)) => host,
             Ok(Asked::Options) => return answer::options(),
@@ -243,7 +244,7 @@ impl Client {
             present = present.with(Present::named(name.as_str()));
         }
         if let Some(facts) = facts {
-            facts.received(request.headers(), &worker.rules, &self.peer);
+            facts.received(request.headers(), present, &worker.rules, &self.peer);
         }
         let (mut head, body) = request.into_parts();
         if let Some(port) = self.listener.redirect

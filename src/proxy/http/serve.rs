@@ -159,7 +159,7 @@ impl Session {
         self.limit.within(listener.write_timeout);
         let response = {
             let request = Request::from_parts(parts, Inbound::Http1(self.wire.clone()));
-            let mut handling = pin!(self.client.handle(request));
+            let mut handling = pin!(self.client.handle(request, begun.present));
             poll_fn(|cx| {
                 if let Poll::Ready(response) = handling.as_mut().poll(cx) {
                     return Poll::Ready(Ok(response));

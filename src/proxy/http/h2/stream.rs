@@ -15,6 +15,7 @@ use super::super::answer::Refusal;
 use super::super::body::Body;
 use super::super::{Client, grpc};
 use super::{head, websocket};
+use crate::http1::Present;
 use crate::life::Watch;
 use crate::upstream::{H2Inbound, H2Reply, Inbound, presentable, send_data};
 
@@ -62,7 +63,8 @@ async fn answer(client: &Client, mut request: Request<RecvStream>, reply: &H2Rep
     let pause = if grpc::is_call(&request) { Default::default() } else { client.listener.read_timeout };
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let request = request.map(|stream| Inbound::Http2(Box::new(H2Inbound::new(stream, length, pause, reply.clone()))));
-    client.handle(request).await
+    let present = Present::of(request.headers());
+    client.handle(request, present).await
 }
 
 /// Sends a response until it is over, or nobody wants it any more.

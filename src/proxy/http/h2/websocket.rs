@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::super::answer::Refusal;
 use super::super::{Client, Tunnel};
 use super::{head, stream};
+use crate::http1::Present;
 use crate::life::{Phase, Watch};
 use crate::upstream::{H2Reply, Inbound};
 
@@ -69,10 +70,11 @@ async fn ask(client: &Client, request: Request<RecvStream>, reply: &H2Reply) -> 
     let key = STANDARD.encode(fastrand::u128(..).to_le_bytes());
     headers.insert(KEY, HeaderValue::from_str(&key).expect("base64 is ASCII"));
 
+    let present = Present::of(request.headers());
     let response = tokio::select! {
         biased;
         () = stream::gone(reply) => return None,
-        response = client.handle(request) => response,
+        response = client.handle(request, present) => response,
     };
     let Some(tunnel) = client.tunnel.take() else {
         stream::send(client, response, reply, false).await;
