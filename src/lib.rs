@@ -31,10 +31,11 @@
 //! | `upstream` | route, http1, net, life, metrics |
 //! | `registry` | route, consul, fetch, life, metrics |
 //! | `cert` | consul, fetch, life, metrics |
-//! | `proxy` | route, upstream, auth, limit, access_log, http1, net, life, metrics |
+//! | `traces` | access_log, fetch, life, metrics |
+//! | `proxy` | route, upstream, auth, limit, access_log, traces, http1, net, life, metrics |
 //! | `listen` | route, cert, net, life, metrics |
 //! | `admin` | route, registry, listen, life, metrics |
-//! | `config` | route, registry, consul, upstream, proxy, listen, admin, metrics, cert, auth, access_log, limit, life, net, fetch |
+//! | `config` | route, registry, consul, upstream, proxy, listen, admin, metrics, cert, auth, access_log, traces, limit, life, net, fetch |
 //! | `command` | config, route, registry, consul, auth, cert, access_log, proxy, metrics, fetch, life |
 //! | `app` | everything |
 
@@ -58,4 +59,5 @@ pub mod registry;
 pub mod route;
 #[cfg(test)]
 mod testing;
+pub mod traces;
 pub mod upstream;

@@ -100,7 +100,8 @@ impl Outcome {
         !matches!(self, Outcome::ClientGone | Outcome::Cut | Outcome::Failed(_))
     }
 
-    pub(super) fn name(self) -> &'static str {
+    /// As the log shows it.
+    pub fn name(self) -> &'static str {
         match self {
             Outcome::Done => "done",
             Outcome::ClientGone => "client_gone",

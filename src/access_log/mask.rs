@@ -30,7 +30,7 @@ impl Mask {
     }
 
     /// A query, without its question mark.
-    pub(super) fn query<'q>(&self, query: &'q str) -> Cow<'q, str> {
+    pub fn query<'q>(&self, query: &'q str) -> Cow<'q, str> {
         if self.is_empty() || query.is_empty() {
             return Cow::Borrowed(query);
         }

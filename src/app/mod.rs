@@ -52,6 +52,7 @@ use crate::metrics::Metrics;
 use crate::proxy::udp;
 use crate::registry;
 use crate::route::LiveTable;
+use crate::traces::Traces;
 use crate::upstream;
 
 /// As `/api/version` and `-v` show it.
@@ -172,6 +173,8 @@ impl App {
         };
         let Self { config, live, metrics, access_log, life, succession, predecessor, inherited, .. } = self;
         let exporting = tokio::spawn(metrics.clone().run(life.watch(), circonus(&config.metrics)?));
+        let traces = config.traces.clone().map(Traces::new).transpose().context("tracing.otlp")?;
+        let tracing = traces.clone().map(|traces| tokio::spawn(traces.run(life.watch())));
         if let Some(log) = &access_log {
             tokio::spawn(watch_access_log(log.clone()));
         }
@@ -228,6 +231,7 @@ impl App {
             shared: shared.clone(),
             metrics,
             access_log: access_log.clone(),
+            traces,
             life: life.watch(),
             pulses: Pulses::new(&notify, config.workers),
         };
@@ -278,6 +282,10 @@ impl App {
         }
         life.advance(Phase::Ended);
         let _ = tokio::time::timeout(LAST_MOMENT, exporting).await;
+        if let Some(tracing) = tracing {
+            // Ends by itself, in time.
+            let _ = tracing.await;
+        }
         if let Some(log) = access_log {
             log.flush(LAST_MOMENT);
         }

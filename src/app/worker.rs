@@ -20,6 +20,7 @@ use crate::listen;
 use crate::metrics::{Metrics, Shard};
 use crate::proxy::{self, http, tcp, udp};
 use crate::route::LiveTable;
+use crate::traces::Traces;
 use crate::upstream::{self, Pools};
 
 /// What every worker gets.
@@ -32,6 +33,7 @@ pub(super) struct Setup {
     pub(super) shared: upstream::Shared,
     pub(super) metrics: Metrics,
     pub(super) access_log: Option<access_log::Log>,
+    pub(super) traces: Option<Traces>,
     pub(super) life: Watch,
     /// For whoever watches over us.
     pub(super) pulses: Option<Arc<Pulses>>,
@@ -75,16 +77,16 @@ pub(super) fn start(
 }
 
 async fn run(shard: Shard, setup: Setup, sockets: Sockets, mut more: mpsc::UnboundedReceiver<Socket>) {
-    let Setup { live, proxy, auth, upstream, shared, metrics, access_log, life, pulses } = setup;
+    let Setup { live, proxy, auth, upstream, shared, metrics, access_log, traces, life, pulses } = setup;
     let beat = pulses.map(|pulses| tokio::task::spawn_local(pulses.beat(shard.0)));
     let pools = Pools::new(upstream, shared);
     let sweep = tokio::task::spawn_local(pools.clone().sweep());
     let strategy = proxy.strategy.clone();
     let hook = access_log.as_ref().and_then(|log| super::tcp_log::hook(log.logger()));
     let tcp = tcp::Worker::new(live.clone(), strategy, pools.clone(), metrics.clone(), shard, hook);
-    let logger = access_log.map(|log| log.logger());
+    let observers = http::Observers::new(access_log.map(|log| log.logger()), traces.map(|traces| traces.tracer()));
     let proxies = Proxies {
-        http: Rc::new(http::Worker::new(live, proxy, auth, pools, metrics.clone(), shard, logger)),
+        http: Rc::new(http::Worker::new(live, proxy, auth, pools, metrics.clone(), shard, observers)),
         tcp: Rc::new(tcp),
         metrics,
         shard,

@@ -190,10 +190,7 @@ fn unknown(settings: &mut Settings, environment: &Environment, properties: &[Pro
     let known =
         |key: &str| OPTIONS.iter().any(|spec| spec.key == key || spec.aliases.contains(&key)) || DUMMIES.contains(&key);
     for property in properties.iter().filter(|p| !known(&p.key) && !p.referenced) {
-        let reason = match GONE
-            .iter()
-            .find(|(gone, _)| property.key == *gone || gone.ends_with('.') && property.key.starts_with(gone))
-        {
+        let reason = match GONE.iter().find(|(gone, _)| property.key == *gone) {
             Some((_, why)) => format!("no such option any more ({why}); it is ignored"),
             None => match nearest(&property.key) {
                 Some(meant) => format!("unknown option is ignored; did you mean {meant}?"),

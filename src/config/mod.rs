@@ -64,6 +64,8 @@ pub struct Config {
     pub auth: crate::auth::Config,
     pub upstream: crate::upstream::Config,
     pub metrics: crate::metrics::Config,
+    /// `None`: nothing is traced.
+    pub traces: Option<crate::traces::Config>,
     pub life: crate::life::Config,
     /// Data-plane threads (`runtime.gomaxprocs`, or the number of CPUs).
     pub workers: usize,

@@ -276,6 +276,34 @@ options! {
     metrics_prometheus_buckets: Vec<f64> = "metrics.prometheus.buckets", Floats, ".005,.01,.025,.05,.1,.25,.5,1,2.5,5,10", "1.6.0", Built,
         "upper bounds of histogram buckets in seconds, increasing";
 
+    // Traces.
+    tracing_otlp_endpoint: String = "tracing.otlp.endpoint", Text, "", OURS, Built,
+        "collector that gets spans of requests, by OTLP over HTTP: http://HOST:4318 (/v1/traces is added if there is no path), or env for what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT say; empty: nothing is traced";
+    tracing_otlp_headers: String = "tracing.otlp.headers", Text, "", OURS, Secret,
+        "headers for the collector: name=value,name=value, with %2C for a comma in a value; else OTEL_EXPORTER_OTLP_HEADERS";
+    tracing_otlp_timeout: i64 = "tracing.otlp.timeout", TIME, "10s", OURS, Built,
+        "how long the collector may take for an answer";
+    tracing_otlp_interval: i64 = "tracing.otlp.interval", TIME, "5s", OURS, Built,
+        "how long a span waits for others at most";
+    tracing_otlp_batch: i64 = "tracing.otlp.batch", Kind::Int { min: 1, max: 10_000 }, "512", OURS, Built,
+        "so many spans are sent without waiting for others";
+    tracing_otlp_tls_cafile: String = "tracing.otlp.tls.cafile", Path, "", OURS, Built,
+        "CA certificates for a collector with https; empty: those of the system";
+    tracing_otlp_tls_certfile: String = "tracing.otlp.tls.certfile", Path, "", OURS, Built,
+        "client certificate for the collector";
+    tracing_otlp_tls_keyfile: String = "tracing.otlp.tls.keyfile", Path, "", OURS, Built,
+        "client key for the collector";
+    tracing_service: String = "tracing.service", Text, "ferrio", OURS, Built,
+        "service.name of the spans; else OTEL_SERVICE_NAME";
+    tracing_resource: String = "tracing.resource", Text, "", OURS, Built,
+        "what else tells who we are: name=value,name=value, as in deployment.environment.name=prod; else OTEL_RESOURCE_ATTRIBUTES";
+    tracing_sample: String = "tracing.sample", Text, "1", OURS, Built,
+        "part of the traces that begin here and are sent, 0 to 1; of others the sender decides; else OTEL_TRACES_SAMPLER";
+    tracing_propagate: Vec<String> = "tracing.propagate", List, "w3c", OURS, Built,
+        "headers in which traces come and go on, the ones that count first in first place: w3c (traceparent), b3 (one header), b3multi (X-B3-*); else OTEL_PROPAGATORS";
+    tracing_parents: String = "tracing.parents", Choice(&["any", "trusted", "none"]), "any", OURS, Built,
+        "whose traces are joined: any, trusted (proxy.trusted), none; the requests of others begin new ones";
+
     // Where routes come from.
     registry_backend: String = "registry.backend", Text, "consul", "1.1", Built,
         "where routes come from: consul, static, file or custom";
@@ -436,7 +464,21 @@ options! {
 
 /// Keys that fabio's own documentation names although fabio has never or no longer known them, and why they do nothing.
 pub(crate) static GONE: &[(&str, &str)] = &[
-    ("tracing.", "tracing was removed from fabio in 1.7.0"),
+    ("tracing.TracingEnabled", "set tracing.otlp.endpoint = http://HOST:4318, and requests are traced"),
+    ("tracing.CollectorType", "spans go to an OpenTelemetry collector, which can pass them on to Zipkin or Kafka"),
+    (
+        "tracing.ConnectString",
+        "Zipkin's protocol is not spoken; set tracing.otlp.endpoint = http://HOST:4318, an OpenTelemetry collector with a zipkin exporter, or Jaeger",
+    ),
+    ("tracing.ServiceName", "write tracing.service"),
+    ("tracing.SpanName", "spans are named after the method and the path of the route"),
+    ("tracing.SpanHost", "spans carry host and port of the request"),
+    (
+        "tracing.Topic",
+        "Kafka is not spoken; set tracing.otlp.endpoint, an OpenTelemetry collector with a kafka exporter",
+    ),
+    ("tracing.SamplerRate", "write tracing.sample, a number from 0 to 1"),
+    ("tracing.TraceID128Bit", "ids of traces have 128 bits"),
     ("bgp.certfile", "the gRPC API of BGP has no TLS"),
     ("bgp.keyfile", "the gRPC API of BGP has no TLS"),
     ("bgp.grpctls", "the gRPC API of BGP has no TLS"),

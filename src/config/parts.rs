@@ -4,6 +4,7 @@ mod logs;
 mod metrics;
 mod proxy;
 mod registry;
+mod traces;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -82,6 +83,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     let admin = admin_listener.clone().map(|listener| admin(settings, listener, &schemes));
     let log = logs::log(settings);
     let access_log = logs::access_log(settings);
+    let traces = traces::traces(settings, environment, machine);
     let limits = self::proxy::limits(settings);
     let workers = workers(settings, environment, machine);
     unbuilt(settings);
@@ -137,6 +139,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
         auth,
         upstream,
         metrics,
+        traces,
         life,
         workers,
         user,

@@ -272,7 +272,7 @@ fn unknown_misspelled_and_old_keys_are_said() {
     for want in [
         ".properties:1): unknown option is ignored; did you mean proxy.addr?",
         "no.such.key",
-        "tracing was removed from fabio in 1.7.0",
+        "spans are named after the method and the path of the route",
         "the name is registry.consul.pollinterval, not registry.consul.pollInterval",
         "the name is registry.static.noroutehtml, not registry.static.noroutehtmlpath",
         "aws.apigw.cert.cn",

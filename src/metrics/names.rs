@@ -88,6 +88,10 @@ pub const TLS_RESUMED: &str = "ferrio_tls_resumed_total";
 pub const TLS_CIPHERS: &str = "ferrio_tls_ciphers_total";
 /// Counter: lines of the access log that were lost.
 pub const ACCESS_LOG_DROPPED: &str = "ferrio_access_log_dropped_total";
+/// Counter {reason}: spans that a collector did not get. `full`, `refused`, `failed`.
+pub const TRACES_DROPPED: &str = "ferrio_traces_dropped_total";
+/// Counter: spans that a collector has taken.
+pub const TRACES_SENT: &str = "ferrio_traces_sent_total";
 /// Counter: observations that exporters that push could not keep up with.
 pub const OBSERVATIONS_DROPPED: &str = "ferrio_metrics_observations_dropped_total";
 /// Counter: targets that share a series because there are too many label sets.
@@ -299,6 +303,12 @@ pub const OWN: &[Own] = &[
     Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
     Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },
     Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, help: "Lines of the access log that were lost." },
+    Own {
+        name: TRACES_DROPPED,
+        kind: Kind::Counter,
+        help: "Spans that the collector did not get; reason: full (it is too slow), refused (by it) or failed (it does not answer).",
+    },
+    Own { name: TRACES_SENT, kind: Kind::Counter, help: "Spans that the collector has taken." },
     Own { name: MIRRORED, kind: Kind::Counter, help: "Copies of requests for another service." },
     Own { name: OBSERVATIONS_DROPPED, kind: Kind::Counter, help: "Observations that exporters that push have missed." },
     Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
@@ -314,6 +324,7 @@ pub const LABELS: &[(&str, &str)] = &[
     (SERVICE_REQUESTS, "code, service"),
     (SERVICE_SECONDS, "service"),
     (MIRRORED, "result, service"),
+    (TRACES_DROPPED, "reason"),
     (REDIRECTS, "code"),
     (TCP_CONNECTIONS, "kind"),
     (TCP_FAILURES, "kind"),

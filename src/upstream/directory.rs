@@ -62,8 +62,9 @@ pub struct TargetState {
     pub service: Arc<str>,
     pub destination: Arc<Destination>,
     pub options: Arc<Options>,
-    /// Host of the route.
+    /// Host and path of the route.
     pub host: Arc<str>,
+    pub path: Arc<str>,
     pub endpoint: Arc<Endpoint>,
     pub series: Arc<TargetSeries>,
     pub load: Load,
@@ -280,6 +281,7 @@ impl Directory {
             service: target.service.clone(),
             options: target.options.clone(),
             host: route.host.clone(),
+            path: route.path.clone(),
             endpoint: self.endpoint(target),
             series: self.metrics.target(&target.service, &route.host, &route.path, &destination.text),
             destination,

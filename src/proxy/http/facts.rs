@@ -1,4 +1,4 @@
-//! What the access log shows of a request. Kept only while there is a log.
+//! What the access log and the spans show of a request. Kept only while there is a log, or requests are traced.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -10,28 +10,49 @@ use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{HeaderName, Method, Request, Uri, Version};
 
+use super::answer::CLIENT_GONE;
 use super::headers::{Rules, X_FORWARDED_FOR};
+use super::traced::{End, Trace};
 use crate::access_log::{Line, Logger, Outcome, Tls, Upstream};
 use crate::http1::Present;
 use crate::net::{Peer, TlsInfo};
 use crate::route::path;
+use crate::traces::Tracer;
 use crate::upstream::TargetState;
+
+/// Who wants to know about the requests of a worker.
+pub struct Observers {
+    logger: Option<Rc<Logger>>,
+    tracer: Option<Rc<Tracer>>,
+}
+
+impl Observers {
+    /// `None`: nobody does.
+    pub fn new(logger: Option<Logger>, tracer: Option<Tracer>) -> Option<Self> {
+        let observers = Self { logger: logger.map(Rc::new), tracer: tracer.map(Rc::new) };
+        (observers.logger.is_some() || observers.tracer.is_some()).then_some(observers)
+    }
+}
 
 /// The request's side of a line. Copying it costs a few reference counts.
 pub(crate) struct Facts {
-    logger: Rc<Logger>,
+    /// `None`: no line is written about it.
+    logger: Option<Rc<Logger>>,
+    /// `None`: it is not traced.
+    trace: Option<Trace>,
     pub(crate) begun: Instant,
-    client: SocketAddr,
+    pub(super) client: SocketAddr,
     tls: Option<Arc<TlsInfo>>,
-    method: Method,
-    uri: Uri,
-    version: Version,
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) version: Version,
     scheme: Cow<'static, [u8]>,
     host: Option<HeaderValue>,
     sent_host: Option<HeaderValue>,
     headers: Vec<Option<HeaderValue>>,
     request_id: Option<HeaderValue>,
-    trace: Option<HeaderValue>,
+    /// What the client says about its trace.
+    traced_by: Option<HeaderValue>,
     /// Path and query for the target.
     forwarded: Option<PathAndQuery>,
     pub(crate) connect: Option<Duration>,
@@ -49,9 +70,11 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// The request line, and nothing that an untrusted client may have made up.
-    pub(crate) fn new<B>(logger: &Rc<Logger>, peer: &Peer, request: &Request<B>) -> Self {
+    pub(crate) fn new<B>(observers: &Observers, peer: &Peer, request: &Request<B>, rules: &Rules) -> Self {
+        let trace = |tracer| Trace::new(tracer, request.headers(), peer, || rules.trusts(peer));
         Self {
-            logger: logger.clone(),
+            logger: observers.logger.clone(),
+            trace: observers.tracer.as_ref().map(trace),
             begun: Instant::now(),
             client: peer.remote,
             tls: peer.tls.clone(),
@@ -63,7 +86,7 @@ impl Facts {
             sent_host: None,
             headers: Vec::new(),
             request_id: None,
-            trace: None,
+            traced_by: None,
             forwarded: None,
             connect: None,
             first_byte: None,
@@ -82,31 +105,84 @@ impl Facts {
         self.scheme = rules.scheme(headers, present, peer);
         self.request_id =
             headers.get(rules.request_id.as_ref().unwrap_or(&HeaderName::from_static("x-request-id"))).cloned();
-        self.trace = headers.get("traceparent").or_else(|| headers.get("x-b3-traceid")).cloned();
+        match &mut self.trace {
+            Some(trace) => trace.client = rules.client(headers, peer),
+            None => self.traced_by = headers.get("traceparent").or_else(|| headers.get("x-b3-traceid")).cloned(),
+        }
         if headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc")) {
             self.protocol = "grpc";
         }
-        self.headers = self.logger.headers().iter().map(|name| headers.get(name).cloned()).collect();
+        if let Some(logger) = &self.logger {
+            self.headers = logger.headers().iter().map(|name| headers.get(name).cloned()).collect();
+        }
     }
 
     /// The headers as they go to the target. The list of addresses stays as it came, except on WebSockets, as in fabio.
     pub(crate) fn forwarded(&mut self, headers: &HeaderMap, target: &PathAndQuery, websocket: bool) {
         self.sent_host = headers.get(HOST).cloned();
         self.forwarded = Some(target.clone());
-        for (value, name) in self.headers.iter_mut().zip(self.logger.headers()) {
+        let names = self.logger.as_ref().map_or(&[][..], |logger| logger.headers());
+        for (value, name) in self.headers.iter_mut().zip(names) {
             if *name != X_FORWARDED_FOR || websocket {
                 *value = headers.get(name).cloned();
             }
         }
     }
 
-    /// Lines are wanted for everything.
-    pub(crate) fn all(&self) -> bool {
-        self.logger.all()
+    /// It is nothing that a log is about which does not show everything.
+    pub(crate) fn special(&mut self) {
+        self.logger.take_if(|logger| !logger.all());
     }
 
-    /// `target`: where the request went.
-    pub(crate) fn write(&self, target: Option<&TargetState>, status: u16, took: Duration) {
+    /// Somebody still wants to know how it ends.
+    pub(crate) fn wanted(&self) -> bool {
+        self.logger.is_some() || self.trace.as_ref().is_some_and(Trace::is_sampled)
+    }
+
+    /// See [`Trace::begin_try`].
+    pub(crate) fn begin_try(&mut self, target: &Arc<TargetState>, path: &PathAndQuery, headers: &mut HeaderMap) {
+        if let Some(trace) = &mut self.trace {
+            trace.begin_try(target, path, headers);
+        }
+    }
+
+    /// See [`Trace::tried`].
+    pub(crate) fn tried(&mut self, answer: Result<u16, &'static str>) {
+        if let Some(trace) = &mut self.trace {
+            trace.tried(answer, self.connect);
+        }
+    }
+
+    pub(super) fn scheme(&self) -> &[u8] {
+        &self.scheme
+    }
+
+    pub(super) fn host(&self) -> Option<&[u8]> {
+        self.host.as_ref().map(HeaderValue::as_bytes)
+    }
+
+    pub(super) fn request_id(&self) -> Option<&[u8]> {
+        self.request_id.as_ref().map(HeaderValue::as_bytes)
+    }
+
+    /// Of a gRPC call: its service and its method.
+    pub(super) fn call(&self) -> Option<(&str, &str)> {
+        let path = self.uri.path().strip_prefix('/').filter(|_| self.protocol == "grpc")?;
+        path.rsplit_once('/')
+    }
+
+    /// It is over. `target`: where the request went.
+    pub(crate) fn end(&self, target: Option<&TargetState>, status: u16, took: Duration) {
+        if let Some(logger) = &self.logger {
+            self.write(logger, target, status, took);
+        }
+        if let Some(trace) = &self.trace {
+            let unanswered = status == CLIENT_GONE && self.outcome == Outcome::ClientGone;
+            trace.finish(self, &End { target, status, unanswered });
+        }
+    }
+
+    fn write(&self, logger: &Logger, target: Option<&TargetState>, status: u16, took: Duration) {
         let cleaned = path::clean(self.uri.path());
         let whole;
         let uri = if self.uri.scheme().is_some() && self.version < Version::HTTP_2 {
@@ -119,6 +195,7 @@ impl Facts {
             value.as_ref().map(|value| value.as_bytes().to_vec()).unwrap_or_default()
         };
         let (host, sent_host) = (bytes(&self.host), bytes(&self.sent_host));
+        let trace = self.trace.as_ref().map(Trace::id);
         let line = Line {
             method: self.method.as_str(),
             uri,
@@ -155,10 +232,14 @@ impl Facts {
                 client: tls.client.as_deref().map_or("", |client| client.subject.as_str()),
             }),
             request_id: self.request_id.as_ref().map_or(b"", HeaderValue::as_bytes),
-            trace_id: self.trace.as_ref().map_or(b"", |value| trace_id(value.as_bytes())),
+            trace_id: match (&trace, &self.traced_by) {
+                (Some(id), _) => id,
+                (None, Some(said)) => trace_id(said.as_bytes()),
+                (None, None) => b"",
+            },
             ..Line::new(self.protocol, self.client, took)
         };
-        self.logger.write(&line);
+        logger.write(&line);
     }
 }
 

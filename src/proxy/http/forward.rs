@@ -72,7 +72,7 @@ impl Client {
         &self,
         asked: Asked<'_>,
         mut forward: Forward,
-        log: Option<Box<Facts>>,
+        facts: Option<Box<Facts>>,
     ) -> Response<Body> {
         let worker = &*self.worker;
         let Asked { head, body, present, host, kind, deadline } = asked;
@@ -89,7 +89,7 @@ impl Client {
             died: false,
             deadline: forward.tries().and_then(|tries| tries.total).map(|total| Instant::now() + total),
         };
-        let mut record = Record::new(forward.target.clone(), worker.shard, deadline, log);
+        let mut record = Record::new(forward.target.clone(), worker.shard, deadline, facts);
         if self.listener.grpc {
             record.call();
         }
@@ -109,7 +109,7 @@ impl Client {
                 return self.paged(answer::busy(), forward.target.page_set(), &head.headers);
             }
             let answer = self.attempt(head, &common, &forward, &mut run, &mut record).await;
-            record.effort(&run.effort);
+            record.tried(&run.effort, answer.as_ref().map(Response::status).map_err(|error| error.reason()));
             let why = match &answer {
                 Ok(response) => run.after_response(head, &forward, response.status()),
                 Err(error) => run.after_error(head, &forward, error),
@@ -201,9 +201,11 @@ impl Client {
         let answer = if forward.edits_head(common.host) && forward.may_be_repeated() {
             // The next target gets what this one does not ask for.
             let mut own = head.clone();
+            record.begin_try(&forward.target, &forward.path_and_query, &mut own.headers);
             common.suit(&mut own.headers, forward);
             self.send(&own, common, forward, run, record).await
         } else {
+            record.begin_try(&forward.target, &forward.path_and_query, &mut head.headers);
             common.suit(&mut head.headers, forward);
             self.send(head, common, forward, run, record).await
         };

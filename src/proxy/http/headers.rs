@@ -16,6 +16,7 @@ use http::header::{
 use http::{Method, Version};
 use ipnet::IpNet;
 
+use super::access;
 use crate::http1::Present;
 use crate::net::Peer;
 use crate::proxy::Config;
@@ -86,6 +87,17 @@ impl Rules {
     /// See [`distrust`].
     pub(crate) fn distrust(&self, headers: &mut HeaderMap, peer: &Peer) {
         distrust(self.trusted.as_deref(), headers, peer.remote.ip());
+    }
+
+    /// Is this peer believed about others?
+    pub(crate) fn trusts(&self, peer: &Peer) -> bool {
+        let address = peer.remote.ip().to_canonical();
+        self.trusted.as_deref().is_none_or(|trusted| trusted.iter().any(|network| network.contains(&address)))
+    }
+
+    /// See [`access::client`].
+    pub(crate) fn client(&self, headers: &HeaderMap, peer: &Peer) -> IpAddr {
+        access::client(peer.remote.ip(), headers, self.trusted.as_deref())
     }
 
     /// Says who the client is. Hop-by-hop headers must be gone already, or a client could have these removed by naming

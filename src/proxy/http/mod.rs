@@ -22,6 +22,7 @@ mod packed;
 mod record;
 mod request;
 mod serve;
+mod traced;
 mod tunnel;
 
 use std::cell::{Cell, OnceCell};
@@ -40,11 +41,11 @@ use self::choice::Choice;
 pub use self::compress::{Coding, Compression};
 pub use self::explain::Explainer;
 use self::facts::Facts;
+pub use self::facts::Observers;
 pub use self::headers::ClientHeaders;
 use self::record::Record;
 use self::request::Asked;
 pub use self::serve::{Challenge, Listener, Misdirected, serve};
-use crate::access_log::Logger;
 use crate::auth::{self, Auth};
 use crate::http1::{Present, give_map};
 use crate::life::{Flag, Phase, Watch};
@@ -65,8 +66,8 @@ pub struct Worker {
     shard: Shard,
     supplies: Supplies,
     copies: mirror::Copies,
-    /// `None`: no access log.
-    logger: Option<Rc<Logger>>,
+    /// `None`: neither an access log nor traces.
+    observers: Option<Observers>,
     /// Raised with [`Phase::Closing`], for all connections at once; made with the first of them.
     closing: OnceCell<Rc<Flag>>,
     /// Since [`Phase::Replaced`] every answer is the last one of its connection.
@@ -81,7 +82,7 @@ impl Worker {
         pools: Pools,
         metrics: Metrics,
         shard: Shard,
-        logger: Option<Logger>,
+        observers: Option<Observers>,
     ) -> Self {
         let rules = headers::Rules::new(&config);
         Self {
@@ -94,7 +95,7 @@ impl Worker {
             shard,
             supplies: Supplies::default(),
             copies: Default::default(),
-            logger: logger.map(Rc::new),
+            observers,
             closing: OnceCell::new(),
             parting: Rc::default(),
         }
@@ -197,14 +198,18 @@ impl Client {
     async fn handle(&self, request: Request<Inbound>, present: Present) -> Response<Body> {
         let wt = self.listener.write_timeout;
         let deadline = (!wt.is_zero()).then(|| Instant::now() + wt);
-        let logger = self.worker.logger.as_ref();
-        let mut facts = logger.map(|logger| Box::new(Facts::new(logger, &self.peer, &request)));
+        let (observers, rules) = (self.worker.observers.as_ref(), &self.worker.rules);
+        let mut facts = observers.map(|observers| Box::new(Facts::new(observers, &self.peer, &request, rules)));
         let response = if self.listener.grpc || grpc::is_call(&request) {
             Box::pin(grpc::handle(self, request, present, deadline, &mut facts)).await
         } else {
             self.respond(request, present, deadline, &mut facts).await
         };
-        let Some(facts) = facts.filter(|facts| facts.all()) else { return response };
+        let Some(mut facts) = facts else { return response };
+        facts.special();
+        if !facts.wanted() {
+            return response;
+        }
         let mut record = Record::own(response.status().as_u16(), answer::outcome(&response), self.worker.shard, facts);
         record.fields(response.headers());
         response.map(|body| body.with_record(record))

@@ -29,7 +29,7 @@ pub(crate) struct Record {
     flight: Option<Flight>,
     /// Given back when the request is over.
     pub(crate) held: Held,
-    /// `None`: there is no access log, or it is not for this request.
+    /// `None`: nobody wants to know, or not about this request.
     facts: Option<Box<Facts>>,
 }
 
@@ -90,11 +90,19 @@ impl Record {
         }
     }
 
+    /// It goes to a target now, with these headers.
+    pub(crate) fn begin_try(&mut self, target: &Arc<TargetState>, path: &PathAndQuery, headers: &mut HeaderMap) {
+        if let Some(facts) = &mut self.facts {
+            facts.begin_try(target, path, headers);
+        }
+    }
+
     /// What it took to get a response, or none.
-    pub(crate) fn effort(&mut self, effort: &Effort) {
+    pub(crate) fn tried(&mut self, effort: &Effort, answer: Result<StatusCode, &'static str>) {
         if let Some(facts) = &mut self.facts {
             facts.connect = effort.connect.get();
             facts.retries = Some(effort.retries.get());
+            facts.tried(answer.map(|status| status.as_u16()));
         }
     }
 
@@ -113,11 +121,11 @@ impl Record {
     /// connection; the log shows it only if it shows everything.
     pub(crate) fn upgraded(&mut self, websocket: bool) {
         self.upgraded = true;
-        self.facts.take_if(|facts| !facts.all());
-        if let Some(facts) = &mut self.facts
-            && websocket
-        {
-            facts.protocol = "websocket";
+        if let Some(facts) = &mut self.facts {
+            facts.special();
+            if websocket {
+                facts.protocol = "websocket";
+            }
         }
     }
 
@@ -179,7 +187,7 @@ impl Drop for Record {
             target.series.observe(self.shard, code, took);
         }
         if let Some(facts) = &self.facts {
-            facts.write(self.target.as_deref(), self.status, took);
+            facts.end(self.target.as_deref(), self.status, took);
         }
     }
 }
