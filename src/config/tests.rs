@@ -5,6 +5,7 @@ mod document;
 mod parts;
 mod refusals;
 mod table;
+mod traces;
 
 use std::time::Duration;
 

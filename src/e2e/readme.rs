@@ -47,6 +47,7 @@ async fn every_command_of_the_pages_works() {
         "tags.md",
         "access.md",
         "access-log.md",
+        "tracing.md",
         "packages.md",
     ];
     for page in pages {

@@ -15,7 +15,7 @@ impl Ratio {
     /// `None` if it is none of 0 to 1.
     pub fn new(part: f64) -> Option<Self> {
         // Exact for 1, and as close as such a number can be else.
-        (0.0..=1.0).contains(&part).then(|| Self { bound: (part * WHOLE as f64) as u64 })
+        (0.0..=1.0).contains(&part).then_some(Self { bound: (part * WHOLE as f64) as u64 })
     }
 
     /// The lower 64 bits count, without the last one, as with the samplers of OpenTelemetry's libraries.

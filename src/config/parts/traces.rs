@@ -1,7 +1,6 @@
 //! `tracing.*`: where spans go, and of which requests. What is left open here may stand in the variables that everything
 //! which speaks to an OpenTelemetry collector knows.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
@@ -110,7 +109,7 @@ fn headers(settings: &mut Settings, environment: &Environment) -> Option<Vec<(He
     let variables = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
     let text = or_variable(settings, key, &settings.values.tracing_otlp_headers, environment, &variables);
     let mut headers = Vec::new();
-    for pair in pairs(&text.into_owned()) {
+    for pair in pairs(&text) {
         let header = pair.and_then(|(name, value)| {
             let mut value = HeaderValue::from_str(&value).ok()?;
             value.set_sensitive(true);
@@ -130,7 +129,6 @@ fn resource(settings: &mut Settings, environment: &Environment, machine: &Machin
     let key = "tracing.resource";
     let more =
         or_variable(settings, key, &settings.values.tracing_resource, environment, &["OTEL_RESOURCE_ATTRIBUTES"]);
-    let more = more.into_owned();
     let mut all = vec![
         ("service.name".to_owned(), settings.values.tracing_service.clone()),
         ("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
@@ -208,15 +206,9 @@ fn formats(settings: &mut Settings, environment: &Environment) -> Option<Formats
 }
 
 /// The value of an option, or of the first variable that has one if nobody has given the option.
-fn or_variable<'v>(
-    settings: &Settings,
-    key: &str,
-    value: &'v str,
-    environment: &'v Environment,
-    variables: &[&str],
-) -> Cow<'v, str> {
+fn or_variable(settings: &Settings, key: &str, value: &str, environment: &Environment, variables: &[&str]) -> String {
     let variable = variables.iter().find_map(|name| environment.filled(name));
-    Cow::Borrowed(variable.filter(|_| !settings.explicit(key)).unwrap_or(value))
+    variable.filter(|_| !settings.explicit(key)).unwrap_or(value).to_owned()
 }
 
 /// `None` for what is no pair.
