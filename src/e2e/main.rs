@@ -27,6 +27,7 @@ mod reaching;
 mod readme;
 mod reports;
 mod routing;
+mod series;
 mod service;
 mod shutdown;
 mod smuggling;
