@@ -36,7 +36,7 @@
 //! | `listen` | route, cert, net, life, metrics |
 //! | `admin` | route, registry, listen, life, metrics |
 //! | `config` | route, registry, consul, upstream, proxy, listen, admin, metrics, cert, auth, access_log, traces, limit, life, net, fetch |
-//! | `command` | config, route, registry, consul, auth, cert, access_log, proxy, metrics, fetch, life |
+//! | `command` | config, route, registry, consul, auth, cert, access_log, traces, proxy, metrics, fetch, life |
 //! | `app` | everything |
 
 pub mod access_log;

@@ -29,6 +29,11 @@ pub(super) fn look(config: &Config) -> Surroundings {
     if let Some(log) = &config.access_log {
         found.access_log(&log.target);
     }
+    if let Some(traces) = &config.traces
+        && let Err(error) = crate::traces::Traces::new(traces.clone())
+    {
+        found.mistake("tracing.otlp.tls.cafile", format!("{error}; a start needs it"));
+    }
     found.user(&config.user);
     if let Some(state) = &config.registry.state {
         found.state(state);

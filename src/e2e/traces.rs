@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::proxy::{Proxy, Start};
+use crate::testing::certs::Ca;
 use crate::testing::h2::{H2Client, H2Origin, Served, message, send_data, status};
 use crate::testing::origin::{self, Gate, Origin, reply};
 use crate::testing::{PATIENCE, client, free_addr, until};
@@ -554,6 +555,27 @@ async fn a_collector_that_is_down_costs_spans_and_nothing_else() {
         assert!(said.contains("spans were lost"), "{said}");
         // A few lines, not one for each.
         assert!(said.matches("traces:").count() < 10, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_collector_with_tls_is_believed_by_its_authority() {
+    let (ca, origin) = (Ca::new(), Origin::start("a").await);
+    let collector = Origin::start_tls("collector", ca.server(&ca.leaf(&["localhost"]), &["http/1.1"])).await;
+    collector.always(reply(200, &[], ""));
+    for (authority, taken) in [(ca.pem(), true), (Ca::new().pem(), false)] {
+        let start = counted(&collector, &origin).file("ca.pem", authority);
+        let endpoint = format!("https://localhost:{}", collector.port());
+        let start = start.property("tracing.otlp.endpoint", endpoint).property("tracing.otlp.tls.cafile", "ca.pem");
+        let proxy = start.start().await;
+        assert_eq!(proxy.get("h", "/").await.status, 200);
+        if taken {
+            wait(&collector, 2).await;
+            continue;
+        }
+        let said = || proxy.ferrio.stderr();
+        until(PATIENCE, "a word about it", async || said().contains("does not take spans").then_some(())).await;
+        assert!(said().contains("certificate") && spans(&collector).len() == 2, "{}", said());
     }
 }
 

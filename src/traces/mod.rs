@@ -129,9 +129,12 @@ impl Tracer {
             Parents::Trusted => trusted(),
             Parents::Nobody => false,
         };
-        let parent = if joins { config.formats.read(headers) } else { None };
         let mut random = self.random.borrow_mut();
-        Context::new(parent, config.sample, &mut random)
+        if joins {
+            config.formats.context(headers, config.sample, &mut random)
+        } else {
+            Context::new(None, config.sample, &mut random)
+        }
     }
 
     /// The id of one more span.

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use http::HeaderMap;
 
 use super::context::{Context, Parent};
-use super::{b3, w3c};
+use super::{Ratio, b3, w3c};
 
 /// The forms that are read, the one that counts first in first place, and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,14 +43,20 @@ impl Formats {
         Ok(formats)
     }
 
+    /// The trace of a request with these headers.
+    pub fn context(self, headers: &HeaderMap, sample: Ratio, random: &mut fastrand::Rng) -> Context {
+        Context::new(self.read(headers), sample, random)
+    }
+
     /// What the sender says. With either form of B3 both are read.
-    pub(super) fn read(self, headers: &HeaderMap) -> Option<Parent> {
+    fn read(self, headers: &HeaderMap) -> Option<Parent> {
         let w3c = || if self.w3c { w3c::read(headers) } else { None };
         let b3 = || if self.b3 || self.b3_multi { b3::read(headers) } else { None };
         if self.b3_first { b3().or_else(w3c) } else { w3c().or_else(b3) }
     }
 
-    pub(super) fn write(self, context: &Context, span: NonZeroU64, headers: &mut HeaderMap) {
+    /// Names `span` as the parent of whatever comes of a request with these headers.
+    pub fn write(self, context: &Context, span: NonZeroU64, headers: &mut HeaderMap) {
         if self.w3c {
             w3c::write(context, span, headers);
         }
@@ -66,7 +72,6 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::traces::Ratio;
 
     #[test]
     fn the_first_one_that_says_something_counts() {
@@ -89,7 +94,7 @@ mod tests {
             headers.insert("b3", HeaderValue::from_static(single));
             let trace = formats.read(&headers).map(|parent| parent.ids.unwrap().0.get());
             assert_eq!(trace, want, "{words:?} {traceparent} {single}");
-            let context = Context::new(formats.read(&headers), Ratio::ALL, &mut fastrand::Rng::with_seed(1));
+            let context = formats.context(&headers, Ratio::ALL, &mut fastrand::Rng::with_seed(1));
             formats.write(&context, context.span, &mut headers);
             // What is written says the same in every form.
             for form in words {
@@ -112,4 +117,32 @@ mod tests {
         assert_eq!(Formats::new(["jaeger"]), Err(UnknownFormat("jaeger".into())));
         assert_eq!(Formats::new(["w3c"]), Ok(Formats::default()));
     }
+
+    proptest::proptest! {
+        /// Whatever comes, what goes on can be understood, and says what was decided.
+        #[test]
+        fn nonsense_becomes_a_trace(
+            fields in proptest::collection::vec((0..NAMES.len(), "(00|cc|ff|[0-9a-f]{16}|[0-9a-f]{32}|-|[01d]|[ -~]){0,9}"), 0..6),
+            ratio in 0.0..=1.0,
+        ) {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(NAMES[name], HeaderValue::from_str(&value).unwrap());
+            }
+            let mut random = fastrand::Rng::with_seed(7);
+            for words in [&["w3c"][..], &["b3"], &["b3multi"], &["b3", "w3c", "b3multi"]] {
+                let formats = Formats::new(words.iter().copied()).unwrap();
+                let mut sent = headers.clone();
+                let context = formats.context(&sent, Ratio::new(ratio).unwrap(), &mut random);
+                formats.write(&context, context.span, &mut sent);
+                let next = formats.context(&sent, Ratio::new(0.0).unwrap(), &mut random);
+                proptest::prop_assert_eq!(next.trace, context.trace);
+                proptest::prop_assert_eq!(next.parent, Some(context.span));
+                proptest::prop_assert_eq!(next.sampled, context.sampled);
+            }
+        }
+    }
+
+    const NAMES: &[&str] =
+        &["traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-sampled", "x-b3-flags"];
 }

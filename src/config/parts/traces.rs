@@ -31,6 +31,10 @@ pub(super) fn traces(settings: &mut Settings, environment: &Environment, machine
         }
         return None;
     }
+    if values.tracing_parents == "trusted" && !settings.explicit("proxy.trusted") {
+        settings
+            .warn("tracing.parents", "proxy.trusted is not set, so everybody is; write none, or list networks there");
+    }
     for (key, time) in
         [("tracing.otlp.timeout", values.tracing_otlp_timeout), ("tracing.otlp.interval", values.tracing_otlp_interval)]
     {

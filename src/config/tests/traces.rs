@@ -57,6 +57,7 @@ fn everything() {
         "-tracing.sample=0.25",
         "-tracing.propagate=b3,w3c",
         "-tracing.parents=trusted",
+        "-proxy.trusted=10.0.0.0/8",
         "-log.access.masquery=token",
     ]);
     let traces = config.traces.unwrap();
@@ -108,6 +109,8 @@ fn variables_stand_for_what_is_not_given() {
     let (none, _) = traces(vec![ON], &[]);
     assert_eq!((none.sample, none.formats, none.parents), (Ratio::ALL, Formats::default(), Parents::Everybody));
     assert_eq!(of(&none, "service.name"), Some("ferrio".into()));
+    let (_, notes) = traces(vec![ON, "-tracing.parents=trusted"], &[]);
+    assert!(said(&notes, "proxy.trusted is not set, so everybody is"), "{notes:?}");
     let (odd, notes) = traces(vec![ON], &[("OTEL_TRACES_SAMPLER", "jaeger_remote")]);
     assert_eq!(odd.sample, Ratio::ALL);
     assert!(said(&notes, "OTEL_TRACES_SAMPLER=jaeger_remote is not known here"), "{notes:?}");
