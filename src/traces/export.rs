@@ -70,6 +70,8 @@ impl<'a> Exporter<'a> {
             () = &mut ended => {}
             () = self.send_always() => {}
         }
+        // Requests that are cut at the end are told, too.
+        tokio::time::sleep(TICK).await;
         let _ = timeout(FAREWELL, self.send_rest()).await;
         let mut left = self.batch.spans;
         while let Some(entry) = self.reader.next() {
@@ -129,7 +131,9 @@ impl<'a> Exporter<'a> {
                 Answer::Refused(why) => return self.done(self.batch.spans, REFUSED, &why),
                 Answer::Later { pause, why } => (pause, why),
             };
-            let now = pause.mul_f64(fastrand::f64().mul_add(0.5, 0.75)).max(asked.unwrap_or_default());
+            // Not all ferrio at once.
+            let now =
+                pause.mul_f64(fastrand::f64().mul_add(0.5, 0.75)).max(asked.unwrap_or_default().min(LONGEST_PAUSE));
             let over = begun.elapsed() + now > GIVE_UP;
             if over {
                 self.done(self.batch.spans, FAILED, &why);
@@ -137,10 +141,11 @@ impl<'a> Exporter<'a> {
                 self.losses.trouble(&why);
             }
             // Also before the next batch: the collector wants to be left alone.
-            let until = Instant::now() + now.min(LONGEST_PAUSE);
+            let until = Instant::now() + now;
             while Instant::now() < until {
                 tokio::time::sleep(TICK.min(until.saturating_duration_since(Instant::now()))).await;
                 self.losses.add(FULL, self.reader.dropped(), FULL_WHY);
+                self.losses.say_now_and_then();
             }
             if over {
                 return;

@@ -121,11 +121,14 @@ impl Record {
     /// connection; the log shows it only if it shows everything.
     pub(crate) fn upgraded(&mut self, websocket: bool) {
         self.upgraded = true;
-        if let Some(facts) = &mut self.facts {
+        self.facts.take_if(|facts| {
             facts.special();
-            if websocket {
-                facts.protocol = "websocket";
-            }
+            !facts.wanted()
+        });
+        if let Some(facts) = &mut self.facts
+            && websocket
+        {
+            facts.protocol = "websocket";
         }
     }
 
