@@ -6,6 +6,7 @@ mod testing;
 mod access_log;
 mod acme;
 mod admin;
+mod bulk;
 mod choosing;
 mod client_certificates;
 mod codec;
