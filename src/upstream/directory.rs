@@ -71,6 +71,8 @@ pub struct TargetState {
     pub token: Option<Token>,
     /// Who gets copies of its requests.
     pub mirror: Option<Arc<ServiceState>>,
+    /// That of its datacenter; 0: our own.
+    pub(super) rank: u32,
     connections: AtomicUsize,
     /// When it came to be.
     since: Moment,
@@ -286,6 +288,7 @@ impl Directory {
             load: Load::default(),
             token: target.options.sticky.is_some().then(|| Token::of(target, &self.sticky_key)),
             mirror: target.options.mirror.as_ref().map(|mirror| self.service(&mirror.service)),
+            rank: target.datacenter.as_ref().map_or(0, |datacenter| datacenter.rank),
             connections: AtomicUsize::new(0),
             since: moment(),
         });

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::HeaderMap;
 
 use super::cookies;
-use crate::route::{Circumstances, HashKey, Route, Strategy, Target, stable_hash};
+use crate::route::{Circumstances, HashKey, Priority, Route, Strategy, Target, stable_hash};
 use crate::upstream::{RouteState, TargetState, Tick, Token};
 
 /// What may have a say in the choice.
@@ -93,7 +93,7 @@ struct Now<'r, 't> {
     /// Nobody is available, so all that were not tried will do.
     desperate: bool,
     /// Are more than half of the targets of this priority ejected?
-    panic: Cell<Option<(u32, bool)>>,
+    panic: Cell<Option<(Priority, bool)>>,
     /// Read only if somebody looks at latencies.
     clock: OnceCell<Tick>,
 }
@@ -111,7 +111,7 @@ impl Now<'_, '_> {
         }
     }
 
-    fn panics(&self, priority: u32) -> bool {
+    fn panics(&self, priority: Priority) -> bool {
         if let Some((known, panic)) = self.panic.get()
             && known == priority
         {
