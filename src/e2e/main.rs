@@ -11,6 +11,7 @@ mod client_certificates;
 mod codec;
 mod commands;
 mod consul;
+mod datacenters;
 mod explain;
 mod grpc;
 mod h2_frames;

@@ -205,8 +205,9 @@ async fn trouble_here_is_none_there() {
     let running = world.run(&["east"]).await;
     running.has("/web", "1 2@east").await;
     world.own.fault("", Fault::Status(500, "no leader"));
+    world.own.put(svc("other", "other", 8));
+    until("trouble", 10.0, async || running.failures("dc1") > 1).await;
     world.own.remove("n1/web-1");
-    until("trouble", 10.0, async || running.failures("dc1") > 0).await;
     world.east.put(at(7));
     running.has("/web", "1 7@east").await;
     assert_eq!(running.failures("east"), 0);
@@ -280,10 +281,10 @@ async fn a_restart_while_one_is_away_has_its_last_routes() {
     world.own.join("east", &world.east);
     running.has("/web", "11 3@west 12@east").await;
     running.has("/far", "").await;
+    until("saved", 10.0, async || saved().contains("\"port\":12")).await;
     drop(running);
 
     // Without any Consul all of it is from disk.
-    until("saved", 10.0, async || saved().contains("\"port\":12")).await;
     world.own.refuse().await;
     let running = ready(Config { timeout: Duration::from_millis(600), ..config(&["east"]) }).await;
     assert!(running.registry.stale().is_some());
