@@ -10,7 +10,7 @@ use super::answer::{Answer, error, text};
 use super::json::{self, Object, array};
 use super::stats::{id_text, route_id, target_id};
 use super::target::{has, values};
-use super::{Change, Health, State};
+use super::{Change, DatacenterView, Health, State};
 use crate::route::{Class, Origin, Reject, Route, Snapshot, Table, Target, Weight};
 
 pub(super) fn config(state: &State, query: Option<&str>) -> Answer {
@@ -215,24 +215,9 @@ pub(super) fn status(state: &State, query: Option<&str>) -> Answer {
         consul.end();
     }
 
-    array(object.key("datacenters"), status.datacenters, |out, one| {
-        let mut object = Object::new(out);
-        object.text("name", &one.name).flag("own", one.own).text("state", one.state());
-        seconds(&mut object, "age", one.age);
-        object.number("failures", one.failures as f64);
-        object.number("services", one.services as f64).number("instances", one.instances as f64);
-        if let Some((last, known)) = one.contact {
-            object.flag("known_leader", known);
-            seconds(&mut object, "last_contact", Some(last));
-        }
-        if let Some(warning) = &one.warning {
-            object.text("warning", warning);
-        }
-        if let Some(error) = &one.error {
-            object.text("error", error);
-        }
-        object.end();
-    });
+    if !status.datacenters.is_empty() {
+        array(object.key("datacenters"), status.datacenters, datacenter_json);
+    }
     array(object.key("sources"), status.sources, |out, source| {
         let mut object = Object::new(out);
         object.text("name", &source.name);
@@ -253,6 +238,25 @@ pub(super) fn status(state: &State, query: Option<&str>) -> Answer {
     array(object.key("changes"), status.changes.iter().take(STATUS_CHANGES), change_json);
     object.end();
     json_answer(query, out)
+}
+
+fn datacenter_json(out: &mut String, one: DatacenterView) {
+    let mut object = Object::new(out);
+    object.text("name", &one.name).flag("own", one.own).text("state", one.state());
+    seconds(&mut object, "age", one.age);
+    object.number("failures", one.failures as f64);
+    object.number("services", one.services as f64).number("instances", one.instances as f64);
+    if let Some((last, known)) = one.contact {
+        object.flag("known_leader", known);
+        seconds(&mut object, "last_contact", Some(last));
+    }
+    if let Some(warning) = &one.warning {
+        object.text("warning", warning);
+    }
+    if let Some(error) = &one.error {
+        object.text("error", error);
+    }
+    object.end();
 }
 
 /// What changed in the table, when, and why; newest first. `since=` and `until=` in seconds since 1970, `limit=`.

@@ -181,6 +181,8 @@ pub struct TargetTls {
     pub alpn: Arc<[Arc<str>]>,
     /// The service of the mesh that must answer there; nothing of the above about trust counts then.
     pub mesh: Option<Arc<str>>,
+    /// Where that service is; `None`: in our own datacenter.
+    pub mesh_datacenter: Option<Arc<str>>,
 }
 
 impl TargetTls {
@@ -193,6 +195,7 @@ impl TargetTls {
             certificate: None,
             alpn: Arc::default(),
             mesh: None,
+            mesh_datacenter: None,
         }
     }
 }
@@ -362,6 +365,10 @@ fn tls_of(target: &Target) -> TargetTls {
         certificate: reach.and_then(|reach| reach.certificate.clone()),
         alpn: reach.map(|reach| reach.alpn.clone()).unwrap_or_default(),
         mesh: reach.filter(|reach| reach.connect).map(|_| target.service.clone()),
+        mesh_datacenter: reach
+            .filter(|reach| reach.connect)
+            .and_then(|_| target.datacenter.as_ref())
+            .map(|datacenter| datacenter.name.clone()),
     }
 }
 /// A new target gets something from the first moment on, or it would never warm up.
