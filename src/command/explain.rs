@@ -163,7 +163,7 @@ fn of_service(arguments: &Arguments, name: &str) -> Result<Answer, Failure> {
     for instance in &instances {
         out.push_str(&format!("\ninstance {} at {}\n", plain(&instance.id), plain(&instance.addr)));
         if let Some(datacenter) = &instance.datacenter {
-            out.push_str(&format!("  of {datacenter}: asked while the datacenters before it have none\n"));
+            out.push_str(&format!("  of the datacenter {datacenter}, asked while nobody before it can be\n"));
         }
         match &instance.unhealthy {
             None => out.push_str("  gets traffic: its checks are good\n"),

@@ -70,7 +70,7 @@ fn datacenters(settings: &mut Settings) -> Vec<String> {
                 KEY,
                 "* stands for no datacenter here, since their order says which is preferred; name them, as in east,west",
             );
-        } else if !text.bytes().all(legal) {
+        } else if text.is_empty() || !text.bytes().all(legal) {
             let line =
                 format!("{text:?} is no name of a datacenter: those have letters, digits, - and _; write east,west");
             settings.mistake(KEY, &line);

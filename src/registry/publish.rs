@@ -60,6 +60,10 @@ pub(super) struct Pending {
     named_awaited: bool,
     /// Other datacenters whose services are not known yet, nor known to be out of reach.
     awaited: HashMap<Arc<str>, Awaited>,
+    /// Those that have said so, or were given up.
+    settled: HashSet<Arc<str>>,
+    /// What was kept on disk has come into force, some time ago or just now.
+    fell_back: bool,
     /// What is in force is, at least in part, what was kept on disk.
     stale: bool,
     /// No longer so, as of now.
@@ -100,15 +104,17 @@ impl Feed {
         Self { inbox: self.inbox.clone(), datacenter: Some(datacenter.clone()) }
     }
 
-    /// The first table waits for this datacenter; see [`Feed::late`]. `heir` gets what of `kept` has come into force.
+    /// The first table, if there is none yet, waits for this datacenter; see [`Feed::late`]. `heir` gets what of `kept` has
+    /// come into force.
     pub(super) fn awaited(&self, kept: Inherited, heir: oneshot::Sender<Inherited>) {
         let Some(datacenter) = &self.datacenter else { return };
         self.put(|pending| {
             let mut awaited = Awaited { kept, heir: Some(heir) };
-            if pending.stale {
+            if pending.fell_back {
                 awaited.come_into_force();
+            } else if !pending.complete_here() {
+                pending.awaited.insert(datacenter.clone(), awaited);
             }
-            pending.awaited.insert(datacenter.clone(), awaited);
         });
     }
 
@@ -118,6 +124,7 @@ impl Feed {
         let Some(datacenter) = &self.datacenter else { return false };
         let mut late = false;
         self.put(|pending| {
+            pending.settled.insert(datacenter.clone());
             if let Some(awaited) = pending.awaited.remove(datacenter) {
                 late = true;
                 pending.inherit(datacenter, awaited);
@@ -183,11 +190,14 @@ impl Feed {
             if !stale {
                 return;
             }
-            pending.stale = true;
+            (pending.stale, pending.fell_back) = (true, true);
             pending.causes.insert(0, "routes kept on disk".into());
             pending.fill(None, &inputs.services);
             for (datacenter, services) in &inputs.remote {
-                pending.fill(Some(datacenter), services);
+                // What they have lost since then is known where they have settled, and nobody would take it away again.
+                if !pending.settled.contains(datacenter) {
+                    pending.fill(Some(datacenter), services);
+                }
             }
             pending.awaited.values_mut().for_each(|awaited| _ = awaited.come_into_force());
             pending.manual.get_or_insert_with(|| inputs.manual.clone());
@@ -237,7 +247,10 @@ impl Feed {
     pub(super) fn services_known(&self) {
         self.put(|pending| match &self.datacenter {
             None => pending.services_known = true,
-            Some(datacenter) => _ = pending.awaited.remove(datacenter),
+            Some(datacenter) => {
+                pending.settled.insert(datacenter.clone());
+                pending.awaited.remove(datacenter);
+            }
         });
     }
 
@@ -318,6 +331,8 @@ impl Pending {
             manual_known: self.manual_known,
             named_awaited: self.named_awaited,
             awaited: HashMap::new(),
+            settled: HashSet::new(),
+            fell_back: self.fell_back,
         }
     }
 }

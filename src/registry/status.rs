@@ -156,6 +156,13 @@ impl Board {
         self.datacenters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The list of the services of our own datacenter was answered.
+    pub(super) fn has_own_services(&self) -> bool {
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = sources.iter().filter(|source| source.0.datacenter.is_none() && source.0.name == SERVICES[0]);
+        own.any(Source::has_answered)
+    }
+
     /// What was kept on disk is in force, and was right at this time.
     pub(super) fn stale_since(&self, at: SystemTime) {
         *self.stale.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);

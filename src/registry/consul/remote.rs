@@ -43,7 +43,8 @@ impl Remotes {
             feed.awaited(self.kept.remove(&datacenter.name).unwrap_or_default(), heir);
             self.board.other_datacenter(&datacenter.name, client.clone());
             let sources = Sources::of(&self.board, Some(&datacenter.name));
-            tasks.spawn(wait(feed.clone(), datacenter.name.clone(), [sources.names.clone(), sources.checks.clone()]));
+            let lists = [sources.names.clone(), sources.checks.clone()];
+            tasks.spawn(wait(self.board.clone(), feed.clone(), datacenter.name.clone(), lists));
             let mut setup = watcher(client, &self.config, feed, sources);
             setup.datacenter = Some(datacenter.clone());
             setup.monitors = setup.monitors.min(MONITORS);
@@ -52,8 +53,11 @@ impl Remotes {
     }
 }
 
-/// The end of the first table's patience.
-async fn wait(feed: Feed, datacenter: Arc<str>, lists: [Source; 2]) {
+/// The end of the first table's patience. It begins when the agent answers: before that nobody could say anything.
+async fn wait(board: Arc<Board>, feed: Feed, datacenter: Arc<str>, lists: [Source; 2]) {
+    while !board.has_own_services() {
+        tokio::time::sleep(LOOK).await;
+    }
     tokio::time::sleep(SILENCE).await;
     if lists.iter().all(Source::has_answered) {
         tokio::time::sleep(PATIENCE - SILENCE).await;
@@ -66,6 +70,9 @@ async fn wait(feed: Feed, datacenter: Arc<str>, lists: [Source; 2]) {
 /// How long the first table waits for a datacenter that says nothing, and for one that is being read.
 const SILENCE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(6);
+
+/// Between two looks at whether the agent answers.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Reads under way at once in each of them; all of them ask one agent, which takes 200 connections of a client.
 const MONITORS: usize = 16;

@@ -470,7 +470,8 @@ impl Services {
     }
 
     fn trouble(&mut self, error: &Error) {
-        if let Some(datacenter) = &self.setup.datacenter
+        // Without an answer it may be the agent that is away.
+        if let (Some(datacenter), Error::Status { .. }) = (&self.setup.datacenter, error)
             && !self.announced
             && self.setup.feed.late()
         {

@@ -244,53 +244,98 @@ async fn the_first_table_has_all_that_is_to_be_had() {
     }
 }
 
-#[tokio::test]
-async fn a_restart_while_one_is_away_has_its_last_routes() {
-    let world = World::new().await;
-    let dir = tempfile::tempdir().unwrap();
-    world.own.put(at(1));
-    world.east.put(at(2));
-    world.east.put(svc("far", "far", 6));
-    world.west.put(at(3));
-    let config = |datacenters: &[&str]| {
-        let state = Some(StateConfig { dir: dir.path().to_owned(), max_age: Duration::from_secs(600) });
-        Config { state, ..world.config(datacenters) }
-    };
-    let ready = async |config| {
+/// A world of which all is kept on disk.
+struct Kept {
+    world: World,
+    dir: tempfile::TempDir,
+}
+
+impl Kept {
+    async fn new() -> Self {
+        let kept = Self { world: World::new().await, dir: tempfile::tempdir().unwrap() };
+        kept.world.own.put(at(1));
+        kept.world.east.put(at(2));
+        kept.world.east.put(svc("far", "far", 6));
+        kept.world.west.put(at(3));
+        let running = kept.run(&["east", "west"]).await;
+        running.has("/web", "1 2@east 3@west").await;
+        kept.holds("n1/web-1@west").await;
+        kept.holds("n1/far@east").await;
+        kept
+    }
+
+    async fn run(&self, datacenters: &[&str]) -> Running {
+        let state = Some(StateConfig { dir: self.dir.path().to_owned(), max_age: Duration::from_secs(600) });
+        let config = Config { state, timeout: Duration::from_millis(600), ..self.world.config(datacenters) };
         let running = run(config).await.unwrap();
         tokio::time::timeout(Duration::from_secs(10), running.registry.ready()).await.unwrap();
         running
-    };
-    let running = ready(config(&["east", "west"])).await;
-    running.has("/web", "1 2@east 3@west").await;
-    let saved = || std::fs::read_to_string(dir.path().join("routes.state")).unwrap_or_default();
-    until("saved", 10.0, async || saved().contains("n1/web-1@west") && saved().contains("n1/far@east")).await;
-    drop(running);
+    }
 
+    async fn holds(&self, text: &str) {
+        let file = self.dir.path().join("routes.state");
+        until(text, 10.0, async || std::fs::read_to_string(&file).is_ok_and(|all| all.contains(text))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_restart_while_one_is_away_has_its_last_routes() {
+    let kept = Kept::new().await;
+    let world = &kept.world;
     world.own.part("east");
     world.own.put(at(11));
-    let running = ready(config(&["west", "east"])).await;
+    let running = kept.run(&["west", "east"]).await;
     assert_eq!(running.targets("/web"), "11 3@west 2@east", "in the first table, in the order of now");
     assert_eq!(running.targets("/far"), "6@east");
     assert!(running.registry.stale().is_none(), "what is ours is not from disk");
-    until("saved", 10.0, async || saved().contains("\"port\":11")).await;
-    assert!(saved().contains("n1/far@east"), "{}", saved());
+    kept.holds("\"port\":11").await;
+    kept.holds("n1/far@east").await;
     // What it has lost meanwhile goes when it says so.
     world.east.remove("n1/far");
     world.east.put(at(12));
     world.own.join("east", &world.east);
     running.has("/web", "11 3@west 12@east").await;
     running.has("/far", "").await;
-    until("saved", 10.0, async || saved().contains("\"port\":12")).await;
-    drop(running);
+}
 
-    // Without any Consul all of it is from disk.
+#[tokio::test]
+async fn a_restart_without_the_agent_waits_for_nobody_afterwards() {
+    let kept = Kept::new().await;
+    let world = &kept.world;
     world.own.refuse().await;
-    let running = ready(Config { timeout: Duration::from_millis(600), ..config(&["east"]) }).await;
+    let running = kept.run(&["east"]).await;
     assert!(running.registry.stale().is_some());
-    assert_eq!(running.targets("/web"), "11 12@east", "west is not asked for any more");
+    assert_eq!(running.targets("/web"), "1 2@east", "west is not asked for any more");
+    assert_eq!(running.targets("/far"), "6@east");
+    // The agent is back, and one that says nothing does not hold up what it says.
+    world.east.fault("", Fault::Hang);
+    world.own.put(at(11));
     world.own.accept().await;
-    world.east.put(at(13));
-    running.has("/web", "11 13@east").await;
+    running.has("/web", "11 2@east").await;
     until("fresh", 10.0, async || running.registry.stale().is_none()).await;
+    for port in [12, 13] {
+        let started = Instant::now();
+        world.own.put(at(port));
+        running.has("/web", &format!("{port} 2@east")).await;
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    }
+    assert_eq!(running.targets("/far"), "6@east");
+}
+
+#[tokio::test]
+async fn what_one_has_lost_does_not_come_from_disk_when_another_is_in_trouble() {
+    let kept = Kept::new().await;
+    let world = &kept.world;
+    world.east.remove("n1/far");
+    world.west.put(at(13));
+    for list in ["/catalog/", "/health/", "/kv/"] {
+        world.own.fault(list, Fault::Status(500, "no leader"));
+    }
+    let running = kept.run(&["east", "west"]).await;
+    assert!(running.registry.stale().is_some());
+    running.has("/web", "1 2@east 13@west").await;
+    assert_eq!(running.targets("/far"), "");
+    world.own.heal();
+    until("fresh", 10.0, async || running.registry.stale().is_none()).await;
+    assert_eq!((running.targets("/web").as_str(), running.targets("/far").as_str()), ("1 2@east 13@west", ""));
 }
