@@ -33,6 +33,7 @@ mod shutdown;
 mod smuggling;
 mod targets;
 mod tcp;
+mod tls;
 mod tries;
 mod upgrade;
 mod upstream_tls;

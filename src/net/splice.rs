@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use super::Supplies;
 use super::relay::Fault;
-use super::supplies::{BUFFER, Pipe};
+use super::supplies::{BUFFER, LARGE, Pipe};
 
 /// One direction's way through a pipe.
 #[derive(Default)]
@@ -97,8 +97,8 @@ impl Splice {
 }
 
 const FLAGS: SpliceFlags = SpliceFlags::NONBLOCK.union(SpliceFlags::MOVE);
-/// What a pipe holds by default. A length near the largest number makes some kernels fail, or stall.
-const MOST: usize = 64 * 1024;
+/// As much as fits, for pipes of any size. A length near the largest number makes some kernels fail, or stall.
+const MOST: usize = LARGE;
 
 const EPERM: i32 = 1;
 const EINVAL: i32 = 22;

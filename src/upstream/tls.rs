@@ -70,6 +70,9 @@ struct Generation {
     made: Mutex<HashMap<Way, Arc<ClientConfig>>>,
 }
 
+/// Ways to reach targets whose configuration is kept.
+const MOST_WAYS: usize = 512;
+
 /// What a client configuration depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Way {
@@ -158,6 +161,10 @@ impl Credentials {
             return Ok(config.clone());
         }
         let config = Arc::new(generation.make(&way)?);
+        // Tags name them, so their number is whatever services come and go. What is forgotten costs a full handshake.
+        if made.len() >= MOST_WAYS {
+            made.clear();
+        }
         made.insert(way, config.clone());
         Ok(config)
     }
