@@ -72,6 +72,17 @@ async fn the_other_datacenter_serves_while_ours_cannot() {
     let contact = r#"ferrio_registry_last_contact_timestamp_seconds{source="services",datacenter="east"}"#;
     assert!(metrics.contains(contact), "{metrics}");
 
+    // While the other Consul hangs what happens here counts at once, and what happened there does when it is back.
+    east.put("late-1", "late", there.addr(), &["urlprefix-/late"], &["passing"]).await;
+    proxy.serves("h", "/late", "there").await;
+    east.freeze();
+    consul.put("soon-1", "soon", here.addr(), &["urlprefix-/soon"], &["passing"]).await;
+    proxy.serves("h", "/soon", "here").await;
+    proxy.serves("h", "/late", "there").await;
+    east.thaw();
+    east.drop("late-1").await;
+    proxy.answers("h", "/late", 404).await;
+
     // With the other Consul dead nothing fails here, and its routes stay.
     east.kill();
     is(&proxy, "east", "failing").await;

@@ -114,6 +114,7 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
                 }
             };
             board.own_datacenter(&setup.datacenter, client.clone());
+            // Before our own services can be known: the first table is to wait for the others.
             let remotes = (!consul.datacenters.is_empty()).then(|| Remotes {
                 client: client.clone(),
                 config: (**consul).clone(),

@@ -191,7 +191,8 @@ impl Board {
     pub(super) fn status(&self, ready: bool) -> Status {
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let table = self.table.load_full();
-        let sources: Vec<SourceStatus> = sources.iter().map(Source::status).collect();
+        let mut sources: Vec<SourceStatus> = sources.iter().map(Source::status).collect();
+        sources.sort_by_key(|source| source.datacenter.is_some());
         let datacenters = self.datacenters().clone();
         let datacenters = datacenters.into_iter().zip(0..).map(|(of, rank)| datacenter(of, rank, &sources, &table));
         Status { ready, stale: self.stale(), datacenters: datacenters.collect(), table, sources }

@@ -367,7 +367,7 @@ fn tls_of(target: &Target) -> TargetTls {
         mesh: reach.filter(|reach| reach.connect).map(|_| target.service.clone()),
         mesh_datacenter: reach
             .filter(|reach| reach.connect)
-            .and_then(|_| target.datacenter.as_ref())
+            .and(target.datacenter.as_ref())
             .map(|datacenter| datacenter.name.clone()),
     }
 }
