@@ -3,6 +3,7 @@
 mod address;
 mod options;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::listen::{Config, Proto};
@@ -93,6 +94,28 @@ pub(crate) fn parse(
         }
     }
     listeners
+}
+
+/// Sockets of all workers share their port, so nothing else would notice.
+pub(crate) fn each_once(settings: &mut Settings, listeners: &[Listener], admin: Option<&Listener>) {
+    let mut seen: HashSet<(&str, bool)> = HashSet::new();
+    for config in listeners.iter().map(|listener| &listener.config) {
+        let addr = config.addr.as_str();
+        if config.proto == Proto::TcpDynamic || addr.ends_with(":0") {
+            continue;
+        }
+        let udp = config.proto == Proto::Udp;
+        let also = if !seen.insert((addr, udp)) {
+            "another listener"
+        } else if !udp && admin.is_some_and(|admin| admin.config.addr == addr) {
+            "ui.addr"
+        } else {
+            continue;
+        };
+        let line =
+            format!("{addr} is the address of {also} as well; a connection would go to either of them by chance");
+        settings.mistake("proxy.addr", &line);
+    }
 }
 
 struct Reader<'a> {
