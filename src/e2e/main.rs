@@ -12,6 +12,7 @@ mod client_certificates;
 mod codec;
 mod commands;
 mod consul;
+mod datacenters;
 mod explain;
 mod grpc;
 mod h2_frames;

@@ -81,6 +81,7 @@ struct Way {
     certificate: Option<Arc<str>>,
     alpn: Arc<[Arc<str>]>,
     mesh: Option<Arc<str>>,
+    mesh_datacenter: Option<Arc<str>>,
 }
 
 impl Default for Credentials {
@@ -146,6 +147,7 @@ impl Credentials {
             certificate: tls.certificate.clone(),
             alpn: alpn.names(tls),
             mesh: tls.mesh.clone(),
+            mesh_datacenter: tls.mesh_datacenter.clone(),
         };
         if let Some(service) = &tls.mesh
             && !self.permitted.load().contains(service)
@@ -190,7 +192,8 @@ impl Generation {
         if let Some(service) = &way.mesh {
             let missing = || io::Error::other("there is no certificate of the service mesh yet");
             let mesh = self.mesh.as_ref().ok_or_else(missing)?;
-            let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(mesh.member(service)));
+            let member = mesh.member(service, way.mesh_datacenter.as_deref());
+            let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(member));
             let mut config = builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(mesh.key.clone())));
             config.alpn_protocols = alpn();
             return Ok(config);

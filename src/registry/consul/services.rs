@@ -8,7 +8,7 @@
 //! index of the names moves. Few services are then simply read again; for many, Consul's list of nodes, one query, says
 //! which one it was.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,9 @@ use super::lists::{self, Checks, Names, Prints};
 use super::overtaking::Overtaking;
 use crate::consul::{Answer, Client, Consistency, Entry, Error, Failure, Keys, Mode, Read, Seen, Step, Watch};
 use crate::registry::publish::Feed;
-use crate::registry::status::Source;
-use crate::route::Instance;
+use crate::registry::state::Inherited;
+use crate::registry::status::{Board, Source};
+use crate::route::{Datacenter, Instance};
 
 type Name = Arc<str>;
 
@@ -37,6 +38,8 @@ pub(super) struct Setup {
     pub(super) monitors: usize,
     /// 0: blocking queries.
     pub(super) poll: Duration,
+    /// `None`: our own. Client and feed are of the same.
+    pub(super) datacenter: Option<Arc<Datacenter>>,
     pub(super) feed: Feed,
     pub(super) sources: Sources,
 }
@@ -48,8 +51,12 @@ pub(super) struct Sources {
     pub(super) reads: Source,
 }
 
-/// What was kept on disk, by service.
-pub(in crate::registry) type Inherited = BTreeMap<Name, Arc<[Instance]>>;
+impl Sources {
+    pub(super) fn of(board: &Board, datacenter: Option<&Arc<str>>) -> Self {
+        let source = |name| board.source_in(datacenter, name);
+        Self { names: source("services"), checks: source("checks"), reads: source("instances") }
+    }
+}
 
 pub(super) struct Services {
     setup: Setup,
@@ -339,6 +346,11 @@ impl Services {
                 self.names_well = false;
                 self.trouble(&failure.error);
                 self.setup.sources.names.failed(&failure.error);
+                if self.setup.datacenter.is_some() && failure.error.is_unknown_datacenter() {
+                    let warning = "the Consul servers here know no way to it: is its name in registry.consul.datacenters \
+                                   right, and are the datacenters joined over WAN?";
+                    self.setup.sources.names.warn(Some(warning.to_owned()));
+                }
                 return;
             }
         };
@@ -458,6 +470,13 @@ impl Services {
     }
 
     fn trouble(&mut self, error: &Error) {
+        // Without an answer it may be the agent that is away.
+        if let (Some(datacenter), Error::Status { .. }) = (&self.setup.datacenter, error)
+            && !self.announced
+            && self.setup.feed.late()
+        {
+            tracing::warn!("registry: no answer about the datacenter {} yet, going on without", datacenter.name);
+        }
         if !matches!(error, Error::Setup(_) | Error::Invalid(_)) {
             self.hold.suspect();
         }
@@ -634,7 +653,7 @@ impl Services {
             self.setup.sources.reads.warn(None);
         }
         let trusted = std::mem::replace(&mut known.trusted, true);
-        let read = Instances::of(name, &entries, &self.setup.prefix, &self.setup.rules);
+        let read = Instances::of(name, &entries, &self.setup.prefix, &self.setup.rules, self.setup.datacenter.as_ref());
         if known.shape != read.shape {
             known.seen = None;
         }
