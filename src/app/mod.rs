@@ -50,7 +50,7 @@ use crate::life::{self, Life, Notify, Phase, Watch};
 use crate::listen::{self, Bound, Limits, Proto};
 use crate::metrics::Metrics;
 use crate::proxy::udp;
-use crate::registry;
+use crate::registry::{self, SEVERAL_LINES};
 use crate::route::LiveTable;
 use crate::upstream;
 
@@ -289,7 +289,7 @@ impl App {
 pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) -> ExitCode {
     log.set_level(config.log.level);
     tracing::info!("Setting log level to {}", config.log.level);
-    tracing::info!("Runtime config\n{}", config::pretty(&config.json));
+    tracing::info!(target: SEVERAL_LINES, "Runtime config\n{}", config::pretty(&config.json));
     tracing::info!("Version {VERSION} starting");
     raise_descriptors();
     for (level, text) in warnings {

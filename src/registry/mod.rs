@@ -29,6 +29,9 @@ pub use self::consul::overrides::{Override, Overrides, Written};
 pub use self::disabled::{Control, Disabled};
 pub use self::preview::Preview;
 pub use self::start::{Error, Registry, start};
+/// The target of events of which each line break is ours: a log lets them stay.
+pub const SEVERAL_LINES: &str = "ferrio::lines";
+
 pub use self::status::{Change, DatacenterStatus, RejectView, SourceStatus, Status, TableStatus, place};
 
 #[derive(Clone, Debug, PartialEq)]

@@ -16,7 +16,7 @@ use super::giver::Giver;
 use super::preview::Ingredients;
 use super::state::{Inherited, Inputs};
 use super::status::{Board, Change, TableStatus, place, remember};
-use super::{Publish, RoutesLog};
+use super::{Publish, RoutesLog, SEVERAL_LINES};
 use crate::metrics::names;
 use crate::route::{self, Allow, Builder, Entry, ErrorPages, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
@@ -712,9 +712,11 @@ impl Worker {
         match self.setup.log {
             RoutesLog::Off => {}
             RoutesLog::Delta if difference.is_empty() => {}
-            RoutesLog::Delta => tracing::info!("Config updates\n{}", difference.join("\n")),
-            RoutesLog::All => tracing::info!("Updated config to\n{}", self.builder.source_lines().join("\n")),
-            RoutesLog::Detail => tracing::info!("Updated config to\n{}", self.table.tree()),
+            RoutesLog::Delta => tracing::info!(target: SEVERAL_LINES, "Config updates\n{}", difference.join("\n")),
+            RoutesLog::All => {
+                tracing::info!(target: SEVERAL_LINES, "Updated config to\n{}", self.builder.source_lines().join("\n"))
+            }
+            RoutesLog::Detail => tracing::info!(target: SEVERAL_LINES, "Updated config to\n{}", self.table.tree()),
         }
     }
 
