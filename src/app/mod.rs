@@ -5,6 +5,7 @@ mod conditions;
 pub mod dev;
 mod dynamic;
 mod edge;
+mod faults;
 mod leaving;
 pub mod log;
 mod login;
@@ -299,6 +300,7 @@ pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) 
             _ => tracing::warn!("{text}"),
         }
     }
+    faults::tell();
     let run = || {
         let control = control_runtime()?;
         let result = App::bind(config).and_then(|app| control.block_on(app.with_log(log).run()));

@@ -88,6 +88,8 @@ pub const TLS_RESUMED: &str = "ferrio_tls_resumed_total";
 pub const TLS_CIPHERS: &str = "ferrio_tls_ciphers_total";
 /// Counter: lines of the access log that were lost.
 pub const ACCESS_LOG_DROPPED: &str = "ferrio_access_log_dropped_total";
+/// Counter: panics.
+pub const PANICS: &str = "ferrio_panics_total";
 /// Counter: observations that exporters that push could not keep up with.
 pub const OBSERVATIONS_DROPPED: &str = "ferrio_metrics_observations_dropped_total";
 /// Counter: targets that share a series because there are too many label sets.
@@ -299,6 +301,11 @@ pub const OWN: &[Own] = &[
     Own { name: TLS_RESUMED, kind: Kind::Counter, help: "TLS sessions that were resumed." },
     Own { name: TLS_CIPHERS, kind: Kind::Counter, help: "Successful TLS handshakes by cipher." },
     Own { name: ACCESS_LOG_DROPPED, kind: Kind::Counter, help: "Lines of the access log that were lost." },
+    Own {
+        name: PANICS,
+        kind: Kind::Counter,
+        help: "Panics: faults of ferrio itself, each of which cost a connection or a task.",
+    },
     Own { name: MIRRORED, kind: Kind::Counter, help: "Copies of requests for another service." },
     Own { name: OBSERVATIONS_DROPPED, kind: Kind::Counter, help: "Observations that exporters that push have missed." },
     Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
