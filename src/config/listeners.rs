@@ -156,9 +156,6 @@ impl Reader<'_> {
         let tls_min = self.tls("tlsmin", tls::version);
         let tls_max = self.tls("tlsmax", tls::version);
         let tls_ciphers = self.ciphers();
-        if wants_source {
-            self.check_tls(tls_min, tls_max, &tls_ciphers);
-        }
         let mut strict_match = self.flag("strictmatch");
         let proxy_trusted = self.networks();
         let half_close = self.flag("halfclose");
@@ -206,6 +203,9 @@ impl Reader<'_> {
             tls_ciphers,
             refresh: if matches!(proto, Some(Proto::TcpDynamic)) { refresh(&times, self.map) } else { Duration::ZERO },
         };
+        if wants_source && !self.failed {
+            self.check_tls(&config);
+        }
         Some(Listener { config, source, times })
     }
 
