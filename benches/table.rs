@@ -39,6 +39,7 @@ fn instance(service: usize, number: usize, tags: Vec<String>) -> Instance {
     Instance {
         service: format!("service-{service}").into(),
         id: format!("node-{number}/service-{service}").into(),
+        datacenter: None,
         address: format!("10.{}.{}.{}", number % 250, service / 250, service % 250),
         port: 8000,
         tags,

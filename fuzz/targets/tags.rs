@@ -9,6 +9,7 @@ fn entries(service: &str, tags: Vec<String>) -> Vec<Entry> {
     let instance = Instance {
         service: service.into(),
         id: format!("node/{service}").into(),
+        datacenter: None,
         address: "10.0.0.1".to_owned(),
         port: 8000,
         tags,

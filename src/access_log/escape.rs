@@ -2,17 +2,23 @@
 
 use std::io::Write;
 
-/// Copies a value. Control characters, also those of Unicode, and bytes that are no UTF-8 become `\x0a`.
-pub(super) fn plain(value: &[u8], out: &mut Vec<u8>) {
-    // What nearly all values are.
-    if value.iter().all(|b| (0x20..0x7f).contains(b)) {
-        return out.extend_from_slice(value);
-    }
+/// Stands for itself, wherever it is.
+pub(super) fn is_harmless(byte: u8, quoted: bool) -> bool {
+    (0x20..0x7f).contains(&byte) && !(quoted && matches!(byte, b'"' | b'\\'))
+}
+
+/// Copies a value. Control characters, also those of Unicode, and bytes that are no UTF-8 become `\x0a`; between double
+/// quotes these and the backslash as well, as in nginx.
+pub(super) fn plain(value: &[u8], quoted: bool, out: &mut Vec<u8>) {
     for chunk in value.utf8_chunks() {
         let mut buffer = [0; 4];
         for c in chunk.valid().chars() {
             let bytes = c.encode_utf8(&mut buffer).as_bytes();
-            if is_harmful(c) { hex(bytes, out) } else { out.extend_from_slice(bytes) }
+            if is_harmful(c) || (quoted && matches!(c, '"' | '\\')) {
+                hex(bytes, out)
+            } else {
+                out.extend_from_slice(bytes)
+            }
         }
         hex(chunk.invalid(), out);
     }
@@ -39,9 +45,9 @@ pub(super) fn json(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Line and paragraph separators end a line for some readers.
-fn is_harmful(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+/// Controls, separators that end a line for some readers, and what changes the direction of the text around it.
+pub fn is_harmful(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn hex(bytes: &[u8], out: &mut Vec<u8>) {
@@ -65,8 +71,12 @@ mod tests {
             (b"", "", "\"\""),
         ] {
             let mut out = Vec::new();
-            plain(value, &mut out);
+            plain(value, false, &mut out);
             assert_eq!(String::from_utf8_lossy(&out), want);
+            out.clear();
+            plain(value, true, &mut out);
+            let quoted = want.replace("plain \"quoted\" \\", r"plain \x22quoted\x22 \x5c");
+            assert_eq!(String::from_utf8_lossy(&out), quoted);
             out.clear();
             json(value, &mut out);
             assert_eq!(String::from_utf8_lossy(&out), as_json);

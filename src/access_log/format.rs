@@ -71,7 +71,8 @@ impl Format {
                 for segment in segments {
                     match segment {
                         Segment::Text(text) => out.extend_from_slice(text.as_bytes()),
-                        Segment::Field(field) => view.write(*field, out),
+                        Segment::Field(field) => view.write(*field, false, out),
+                        Segment::Quoted(field) => view.write(*field, true, out),
                     }
                 }
             }

@@ -124,13 +124,13 @@ impl<'a> View<'a> {
         Self { line, mask, names, ended: Moment::new(line.ended) }
     }
 
-    /// The value of a field, safe to stand in a line.
-    pub(super) fn write(&self, field: Field, out: &mut Vec<u8>) {
+    /// The value of a field, safe to stand in a line, and between double quotes if it is `quoted`.
+    pub(super) fn write(&self, field: Field, quoted: bool, out: &mut Vec<u8>) {
         let begin = out.len();
         self.write_raw(field, out);
-        if out[begin..].iter().any(|b| !(0x20..0x7f).contains(b)) {
+        if !out[begin..].iter().all(|b| escape::is_harmless(*b, quoted)) {
             let value = out.split_off(begin);
-            escape::plain(&value, out);
+            escape::plain(&value, quoted, out);
         }
     }
 

@@ -3,6 +3,7 @@
 //! The data plane renders a line into a buffer of its own and puts it into a bounded queue. A thread of ours takes it from
 //! there to its target. When that cannot keep up, lines are dropped and counted; nobody on the data plane ever waits.
 
+mod append;
 mod clock;
 mod escape;
 mod field;
@@ -24,6 +25,8 @@ use std::time::Duration;
 
 use http::HeaderName;
 
+pub use append::Append;
+pub use escape::is_harmful;
 pub use field::Outcome;
 pub use format::{Format, FormatError};
 pub use line::{Line, Tls, Upstream};

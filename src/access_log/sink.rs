@@ -1,10 +1,12 @@
 //! Where lines go: standard output, standard error, a file, or a syslog server.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use super::Config;
+use super::append::Append;
 use super::syslog::{Address, Syslog};
 
 /// `log.access.target`
@@ -62,8 +64,7 @@ pub(super) struct Sink {
 }
 
 enum Kind {
-    Stdout,
-    Stderr,
+    Stream(Append<File>),
     File(LogFile),
     Syslog(Syslog),
 }
@@ -71,8 +72,9 @@ enum Kind {
 impl Sink {
     pub(super) fn open(config: &Config) -> io::Result<Self> {
         let kind = match &config.target {
-            Target::Stdout => Kind::Stdout,
-            Target::Stderr => Kind::Stderr,
+            // Not through the buffer of the library, which does not tell what it has written.
+            Target::Stdout => Kind::Stream(Append::new(io::stdout().as_fd().try_clone_to_owned()?.into())),
+            Target::Stderr => Kind::Stream(Append::new(io::stderr().as_fd().try_clone_to_owned()?.into())),
             Target::File(path) => Kind::File(LogFile::open(path, config.rotate, config.keep)?),
             Target::Syslog(address) => Kind::Syslog(Syslog::new(address.clone())),
         };
@@ -82,9 +84,8 @@ impl Sink {
     /// Writes lines of which the ends are given; gives how many were lost.
     pub(super) fn write(&mut self, bytes: &[u8], ends: &[usize]) -> u64 {
         let (lost, error) = match &mut self.kind {
-            Kind::Stdout => whole(ends, write_all(&mut io::stdout().lock(), bytes)),
-            Kind::Stderr => whole(ends, write_all(&mut io::stderr().lock(), bytes)),
-            Kind::File(file) => whole(ends, file.write(bytes)),
+            Kind::Stream(log) => log.write(bytes, ends),
+            Kind::File(file) => file.write(bytes, ends),
             Kind::Syslog(syslog) => syslog.write(bytes, ends),
         };
         match (error, self.failing) {
@@ -105,23 +106,10 @@ impl Sink {
     }
 }
 
-fn write_all(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
-    out.write_all(bytes)?;
-    out.flush()
-}
-
-/// How many lines a failed write has cost.
-fn whole(ends: &[usize], written: io::Result<()>) -> (u64, Option<io::Error>) {
-    match written {
-        Ok(()) => (0, None),
-        Err(error) => (ends.len() as u64, Some(error)),
-    }
-}
-
 /// A file that may be moved away by somebody else, or put aside by ourselves when it has grown.
 struct LogFile {
     path: PathBuf,
-    file: File,
+    log: Append<File>,
     size: u64,
     /// 0: never.
     rotate: u64,
@@ -130,16 +118,16 @@ struct LogFile {
 
 impl LogFile {
     fn open(path: &Path, rotate: u64, keep: usize) -> io::Result<Self> {
-        let (file, size) = append(path)?;
-        Ok(Self { path: path.into(), file, size, rotate, keep })
+        let (log, size) = append(path)?;
+        Ok(Self { path: path.into(), log, size, rotate, keep })
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        (self.file, self.size) = append(&self.path)?;
+        (self.log, self.size) = append(&self.path)?;
         Ok(())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, bytes: &[u8], ends: &[usize]) -> (u64, Option<io::Error>) {
         if self.rotate > 0 && self.size > 0 && self.size + bytes.len() as u64 > self.rotate {
             // Whatever goes wrong here, the lines go into the file that is open.
             if let Err(error) = self.put_aside() {
@@ -148,9 +136,8 @@ impl LogFile {
                 self.size = 0;
             }
         }
-        self.file.write_all(bytes)?;
         self.size += bytes.len() as u64;
-        Ok(())
+        self.log.write(bytes, ends)
     }
 
     /// `log.2` becomes `log.3`, `log.1` `log.2`, `log` `log.1`, and what is older than the oldest is gone.
@@ -175,8 +162,8 @@ impl LogFile {
     }
 }
 
-fn append(path: &Path) -> io::Result<(File, u64)> {
+fn append(path: &Path) -> io::Result<(Append<File>, u64)> {
     let file = OpenOptions::new().append(true).create(true).open(path)?;
     let size = file.metadata()?.len();
-    Ok((file, size))
+    Ok((Append::new(file), size))
 }

@@ -9,6 +9,8 @@ use super::format::FormatError;
 pub(super) enum Segment {
     Text(String),
     Field(Field),
+    /// Between double quotes, which its value must not end.
+    Quoted(Field),
 }
 
 /// Headers that the template names are added to `headers`, each once.
@@ -19,6 +21,7 @@ pub(super) fn parse(template: &str, headers: &mut Vec<HeaderName>) -> Result<Vec
     let mut segments = Vec::new();
     let mut text = String::new();
     let mut rest = template;
+    let mut quoted = false;
     while let Some(at) = rest.find('$') {
         text.push_str(&rest[..at]);
         rest = &rest[at..];
@@ -40,10 +43,11 @@ pub(super) fn parse(template: &str, headers: &mut Vec<HeaderName>) -> Result<Vec
             Field::from_name(name)
         };
         let field = field.ok_or_else(|| FormatError::Field(format!("${name}")))?;
+        quoted ^= text.matches('"').count() % 2 == 1;
         if !text.is_empty() {
             segments.push(Segment::Text(std::mem::take(&mut text)));
         }
-        segments.push(Segment::Field(field));
+        segments.push(if quoted { Segment::Quoted(field) } else { Segment::Field(field) });
         rest = &rest[end..];
     }
     text.push_str(rest);

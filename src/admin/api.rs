@@ -10,7 +10,7 @@ use super::answer::{Answer, error, text};
 use super::json::{self, Object, array};
 use super::stats::{id_text, route_id, target_id};
 use super::target::{has, values};
-use super::{Change, Health, State};
+use super::{Change, DatacenterView, Health, State};
 use crate::route::{Class, Origin, Reject, Route, Snapshot, Table, Target, Weight};
 
 pub(super) fn config(state: &State, query: Option<&str>) -> Answer {
@@ -91,6 +91,9 @@ fn table_json(table: &Table) -> String {
             if let Some(instance) = &target.instance {
                 object.text("instance", instance);
             }
+            if let Some(datacenter) = &target.datacenter {
+                object.text("datacenter", &datacenter.name);
+            }
             if !target.options.raw.is_empty() {
                 object.text("opts", &target.options.text());
             }
@@ -130,7 +133,11 @@ fn row(out: &mut String, route: &Route, target: &Target) {
         object.texts("tags", target.tags.iter());
     }
     // The last two have always been 0.
-    object.number("weight", target.share).number("rate1", 0.0).number("pct99", 0.0).end();
+    object.number("weight", target.share).number("rate1", 0.0).number("pct99", 0.0);
+    if let Some(datacenter) = &target.datacenter {
+        object.text("datacenter", &datacenter.name);
+    }
+    object.end();
 }
 
 /// What could not be used, with its place and its reason.
@@ -208,9 +215,16 @@ pub(super) fn status(state: &State, query: Option<&str>) -> Answer {
         consul.end();
     }
 
+    if !status.datacenters.is_empty() {
+        array(object.key("datacenters"), status.datacenters, datacenter_json);
+    }
     array(object.key("sources"), status.sources, |out, source| {
         let mut object = Object::new(out);
-        object.text("name", &source.name).flag("up", source.failures == 0 && source.age.is_some());
+        object.text("name", &source.name);
+        if let Some(datacenter) = &source.datacenter {
+            object.text("datacenter", datacenter);
+        }
+        object.flag("up", source.failures == 0 && source.age.is_some());
         seconds(&mut object, "age", source.age);
         object.number("index", source.index as f64).number("failures", source.failures as f64);
         if let Some(warning) = &source.warning {
@@ -224,6 +238,25 @@ pub(super) fn status(state: &State, query: Option<&str>) -> Answer {
     array(object.key("changes"), status.changes.iter().take(STATUS_CHANGES), change_json);
     object.end();
     json_answer(query, out)
+}
+
+fn datacenter_json(out: &mut String, one: DatacenterView) {
+    let mut object = Object::new(out);
+    object.text("name", &one.name).flag("own", one.own).text("state", one.state());
+    seconds(&mut object, "age", one.age);
+    object.number("failures", one.failures as f64);
+    object.number("services", one.services as f64).number("instances", one.instances as f64);
+    if let Some((last, known)) = one.contact {
+        object.flag("known_leader", known);
+        seconds(&mut object, "last_contact", Some(last));
+    }
+    if let Some(warning) = &one.warning {
+        object.text("warning", warning);
+    }
+    if let Some(error) = &one.error {
+        object.text("error", error);
+    }
+    object.end();
 }
 
 /// What changed in the table, when, and why; newest first. `since=` and `until=` in seconds since 1970, `limit=`.

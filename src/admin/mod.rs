@@ -35,8 +35,8 @@ pub use colors::is_color;
 pub use login::{Login, Refused};
 pub use serve::{serve, serve_connection};
 pub use views::{
-    BoxError, BoxFuture, Change, Condition, Explain, Health, Operations, Override, Overrides, SourceView, StatusView,
-    Views, Written,
+    BoxError, BoxFuture, Change, Condition, DatacenterView, Explain, Health, Operations, Override, Overrides,
+    SourceView, StatusView, Views, Written,
 };
 
 /// `ui.*`

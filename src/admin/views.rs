@@ -54,6 +54,8 @@ pub enum Health {
 #[derive(Clone, Debug, Default)]
 pub struct StatusView {
     pub sources: Vec<SourceView>,
+    /// Those of Consul that are watched, our own first.
+    pub datacenters: Vec<DatacenterView>,
     /// How old the routes from disk are that are in force; `None`: there are none.
     pub stale: Option<Duration>,
     /// Since the table was published.
@@ -93,10 +95,43 @@ pub struct Condition {
     pub waiting: usize,
 }
 
+/// A datacenter whose services are watched.
+#[derive(Clone, Debug, Default)]
+pub struct DatacenterView {
+    pub name: String,
+    pub own: bool,
+    /// Why its last read failed; `None`: it did not.
+    pub error: Option<String>,
+    /// Something that is no failure, but should be known.
+    pub warning: Option<String>,
+    /// Since its last answer about the names of its services; `None`: it has not answered yet.
+    pub age: Option<Duration>,
+    /// In a row; 0: all is well.
+    pub failures: u64,
+    /// With routes.
+    pub services: usize,
+    pub instances: usize,
+    /// As [`StatusView::contact`].
+    pub contact: Option<(Duration, bool)>,
+}
+
+impl DatacenterView {
+    /// In a word.
+    pub fn state(&self) -> &'static str {
+        match (self.failures, self.age) {
+            (0, Some(_)) => "well",
+            (0, None) => "unknown",
+            _ => "failing",
+        }
+    }
+}
+
 /// A route source.
 #[derive(Clone, Debug, Default)]
 pub struct SourceView {
     pub name: String,
+    /// `None`: our own, or none at all.
+    pub datacenter: Option<String>,
     /// Why its last read failed; `None`: it did not.
     pub error: Option<String>,
     /// Since its last answer; `None`: it has not answered yet.

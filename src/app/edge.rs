@@ -83,11 +83,8 @@ impl Edge {
                 };
                 let clients = source.authorities().zip(demand);
                 let clients = clients.map(|(authorities, demand)| Clients { authorities, demand });
-                let (acceptor, warnings) = Acceptor::new(&config, source.store(), clients, protocols)
+                let acceptor = Acceptor::new(&config, source.store(), clients, protocols)
                     .map_err(|error| anyhow::anyhow!("listener {}: {error}", config.addr))?;
-                for warning in warnings {
-                    tracing::warn!("listener {}: {warning}", config.addr);
-                }
                 if let Some(challenges) = &sources.challenges {
                     acceptor.answer_challenges(challenges.clone());
                 }

@@ -22,7 +22,9 @@ use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 use tracing_subscriber::reload;
 
+use crate::access_log::{Append, is_harmful};
 use crate::config::Level;
+use crate::registry::SEVERAL_LINES;
 
 mod restraint;
 
@@ -139,7 +141,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             restraint::cut(&mut text.message);
             restraint::cut(&mut text.fields);
         }
-        self.queue.put(line(&self.zone, Timestamp::now(), level, &text));
+        // What is fatal ends the process: a list of mistakes in its own configuration, say.
+        let ours = [SEVERAL_LINES, FATAL].contains(&event.metadata().target());
+        self.queue.put(line(&self.zone, Timestamp::now(), level, ours, &text));
     }
 }
 
@@ -166,9 +170,9 @@ impl Visit for Text {
     }
 }
 
-/// One record; line breaks stay, other control characters become escapes, so that nobody paints on the operator's
-/// terminal.
-fn line(zone: &TimeZone, now: Timestamp, level: Level, text: &Text) -> String {
+/// One record. Control characters become escapes, so that nobody paints on the operator's terminal, or makes up a record of
+/// his own. Line breaks stay where they are `ours`.
+fn line(zone: &TimeZone, now: Timestamp, level: Level, ours: bool, text: &Text) -> String {
     let t = zone.to_datetime(now);
     let mut line = String::with_capacity(32 + text.message.len() + text.fields.len());
     _ = write!(
@@ -182,7 +186,7 @@ fn line(zone: &TimeZone, now: Timestamp, level: Level, text: &Text) -> String {
         t.second()
     );
     for c in text.message.trim_end_matches('\n').chars().chain(text.fields.chars()) {
-        if c.is_control() && c != '\n' {
+        if is_harmful(c) && !(ours && c == '\n') {
             line.extend(c.escape_default());
         } else {
             line.push(c);
@@ -267,7 +271,8 @@ impl Queue {
 }
 
 /// Ends when the last sender is gone. A closed stderr is no error: whoever closed it does not want to read.
-fn write_all(mut out: impl Write, receiver: Receiver<Entry>, state: &State) {
+fn write_all(out: impl Write, receiver: Receiver<Entry>, state: &State) {
+    let mut out = Append::new(out);
     static ZONE: OnceLock<TimeZone> = OnceLock::new();
     loop {
         let entry = match state.looking.load(Ordering::Relaxed) {
@@ -278,11 +283,11 @@ fn write_all(mut out: impl Write, receiver: Receiver<Entry>, state: &State) {
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) | Ok(Entry::Wake) => {}
             Ok(Entry::Line(text)) => {
-                _ = out.write_all(text.as_bytes());
+                put(&mut out, &text);
                 state.waiting.fetch_sub(text.len(), Ordering::Relaxed);
             }
             Ok(Entry::Flush(done)) => {
-                _ = out.flush();
+                out.flush();
                 _ = done.try_send(());
             }
         }
@@ -291,7 +296,7 @@ fn write_all(mut out: impl Write, receiver: Receiver<Entry>, state: &State) {
             for (module, count) in state.restraint.over(Instant::now()) {
                 let message = format!("{count} more lines of {module} like the last ones were left out");
                 let text = Text { message, fields: String::new() };
-                _ = out.write_all(line(zone, Timestamp::now(), Level::Warn, &text).as_bytes());
+                put(&mut out, &line(zone, Timestamp::now(), Level::Warn, false, &text));
             }
             state.looking.store(state.restraint.pending(), Ordering::Relaxed);
         }
@@ -301,9 +306,14 @@ fn write_all(mut out: impl Write, receiver: Receiver<Entry>, state: &State) {
                 message: format!("{lost} lines of this log were lost: stderr is read too slowly"),
                 fields: String::new(),
             };
-            _ = out.write_all(line(zone, Timestamp::now(), Level::Warn, &text).as_bytes());
+            put(&mut out, &line(zone, Timestamp::now(), Level::Warn, false, &text));
         }
     }
+}
+
+/// A log that cannot be written is no reason to stop.
+fn put(out: &mut Append<impl Write>, record: &str) {
+    _ = out.write(record.as_bytes(), &[record.len()]);
 }
 
 /// Crates whose events are taken as they are.
@@ -429,8 +439,17 @@ mod tests {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         let now: Timestamp = "2026-07-01T08:09:07.9Z".parse().unwrap();
         let text = Text { message: "first\nsecond\t\u{1b}[2J\r\u{85}\n".to_owned(), fields: " key=value".to_owned() };
-        let got = line(&zone, now, Level::Warn, &text);
-        assert_eq!(got, "2026/07/01 10:09:07 [WARN] first\nsecond\\t\\u{1b}[2J\\r\\u{85} key=value\n");
+        for (ours, between) in [(true, "\n"), (false, "\\n")] {
+            let got = line(&zone, now, Level::Warn, ours, &text);
+            let want =
+                format!("2026/07/01 10:09:07 [WARN] first{between}second\\t\\u{{1b}}[2J\\r\\u{{85}} key=value\n");
+            assert_eq!(got, want);
+        }
+        let text = logged(|_| {
+            tracing::warn!("{}", "a\n2026/01/01 00:00:00 [INFO] made up");
+            tracing::info!(target: SEVERAL_LINES, "table\n+ route");
+        });
+        assert_eq!(text.lines().count(), 3, "{text}");
 
         let text = logged(|_| tracing::info!(route = "/a", count = 3, error = ?io::ErrorKind::NotFound, "done {}", 1));
         assert_eq!(lines(&text), ["[INFO] done 1 route=/a count=3 error=NotFound"]);

@@ -5,6 +5,7 @@ mod conditions;
 pub mod dev;
 mod dynamic;
 mod edge;
+mod faults;
 mod leaving;
 pub mod log;
 mod login;
@@ -50,7 +51,7 @@ use crate::life::{self, Life, Notify, Phase, Watch};
 use crate::listen::{self, Bound, Limits, Proto};
 use crate::metrics::Metrics;
 use crate::proxy::udp;
-use crate::registry;
+use crate::registry::{self, SEVERAL_LINES};
 use crate::route::LiveTable;
 use crate::traces::Traces;
 use crate::upstream;
@@ -297,7 +298,7 @@ impl App {
 pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) -> ExitCode {
     log.set_level(config.log.level);
     tracing::info!("Setting log level to {}", config.log.level);
-    tracing::info!("Runtime config\n{}", config::pretty(&config.json));
+    tracing::info!(target: SEVERAL_LINES, "Runtime config\n{}", config::pretty(&config.json));
     tracing::info!("Version {VERSION} starting");
     raise_descriptors();
     for (level, text) in warnings {
@@ -307,6 +308,7 @@ pub fn start(config: Config, warnings: Vec<(Level, String)>, log: &log::Handle) 
             _ => tracing::warn!("{text}"),
         }
     }
+    faults::tell();
     let run = || {
         let control = control_runtime()?;
         let result = App::bind(config).and_then(|app| control.block_on(app.with_log(log).run()));

@@ -8,8 +8,8 @@ use super::operations::{Draining, Switchboard};
 use super::upgrade::Succession;
 use super::{VERSION, conditions, log};
 use crate::admin::{
-    BoxError, BoxFuture, CertificatesView, Change, Health, Login, Override, Overrides, SourceView, State, StatusView,
-    Views, Written,
+    BoxError, BoxFuture, CertificatesView, Change, DatacenterView, Health, Login, Override, Overrides, SourceView,
+    State, StatusView, Views, Written,
 };
 use crate::auth::Auth;
 use crate::config::Config;
@@ -101,6 +101,7 @@ fn status(registry: &Registry) -> StatusView {
     let millis = |millis: f64| Duration::try_from_secs_f64(millis / 1e3).unwrap_or_default();
     let sources = status.sources.iter().map(|source| SourceView {
         name: source.name.to_owned(),
+        datacenter: source.datacenter.clone(),
         error: source.last_error.clone().filter(|_| source.failures > 0),
         age: source.age_ms.map(Duration::from_millis),
         index: source.index,
@@ -115,8 +116,20 @@ fn status(registry: &Registry) -> StatusView {
         removed: change.removed,
         lines: change.lines.clone(),
     });
+    let datacenters = status.datacenters.iter().map(|one| DatacenterView {
+        name: one.name.clone(),
+        own: one.own,
+        error: one.last_error.clone(),
+        warning: one.warning.clone(),
+        age: one.age_ms.map(Duration::from_millis),
+        failures: one.failures,
+        services: one.services,
+        instances: one.instances,
+        contact: one.contact.map(|contact| (contact.last, contact.known_leader)),
+    });
     StatusView {
         sources: sources.collect(),
+        datacenters: datacenters.collect(),
         stale: status.stale.map(since),
         table_age: table.built.map(since),
         lag: table.lag_ms.map(millis),

@@ -93,6 +93,7 @@ fn parse(url: &str, env: &Env) -> Result<(Config, String), Error> {
         token,
         namespace: env.get("CONSUL_NAMESPACE"),
         partition: env.get("CONSUL_PARTITION"),
+        datacenter: None,
         consistency: Consistency::Consistent,
         tls: Tls {
             key_file: env.get("CONSUL_CLIENT_KEY"),

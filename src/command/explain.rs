@@ -124,6 +124,8 @@ fn push_targets(out: &mut String, candidate: &Candidate) {
 /// One instance of a service, and what becomes of it.
 struct Instance {
     id: String,
+    /// `None`: that of the agent.
+    datacenter: Option<String>,
     addr: String,
     /// Why its checks keep it out.
     unhealthy: Option<String>,
@@ -134,24 +136,24 @@ struct Instance {
 }
 
 fn of_service(arguments: &Arguments, name: &str) -> Result<Answer, Failure> {
-    let (instances, rows, rejects, prefix) = wait_for(async {
+    let (instances, silent, rows, rejects, prefix) = wait_for(async {
         let config = consul_of(arguments).await?;
-        let instances = instances(&config, name).await?;
+        let (instances, silent) = instances(&config, name).await?;
         let mut rows = routes::both(arguments).await?.rows;
         rows.retain(|row| row.service == name);
         let mut rejects = rejects::rows(arguments).await?;
         rejects.retain(|reject| reject.service.as_deref() == Some(name));
-        Ok((instances, rows, rejects, config.tag_prefix))
+        Ok((instances, silent, rows, rejects, config.tag_prefix))
     })?;
     let good = !rows.is_empty();
     let summary = summary(name, &instances, &rows, rejects.len(), &prefix);
     if arguments.has("json") {
         let instances: Vec<Value> = instances
             .iter()
-            .map(|i| json!({ "id": i.id, "addr": i.addr, "healthy": i.unhealthy.is_none(), "why": i.unhealthy, "tags": i.tags, "nearly": i.nearly }))
+            .map(|i| json!({ "id": i.id, "datacenter": i.datacenter, "addr": i.addr, "healthy": i.unhealthy.is_none(), "why": i.unhealthy, "tags": i.tags, "nearly": i.nearly }))
             .collect();
         let all = json!({
-            "service": name, "summary": summary, "instances": instances,
+            "service": name, "summary": summary, "instances": instances, "silent": silent,
             "routes": rows.iter().map(Row::json).collect::<Vec<_>>(),
             "rejects": rejects.iter().map(rejects::Row::json).collect::<Vec<_>>(),
         });
@@ -160,6 +162,9 @@ fn of_service(arguments: &Arguments, name: &str) -> Result<Answer, Failure> {
     let mut out = format!("{}\n", plain(&summary));
     for instance in &instances {
         out.push_str(&format!("\ninstance {} at {}\n", plain(&instance.id), plain(&instance.addr)));
+        if let Some(datacenter) = &instance.datacenter {
+            out.push_str(&format!("  of the datacenter {datacenter}, asked while nobody before it can be\n"));
+        }
         match &instance.unhealthy {
             None => out.push_str("  gets traffic: its checks are good\n"),
             Some(why) => out.push_str(&format!("  gets no traffic: {}\n", plain(why))),
@@ -170,6 +175,9 @@ fn of_service(arguments: &Arguments, name: &str) -> Result<Answer, Failure> {
         for tag in &instance.nearly {
             out.push_str(&format!("  tag {}: no route, since it does not begin with {}\n", plain(tag), plain(&prefix)));
         }
+    }
+    for line in &silent {
+        out.push_str(&format!("\n{}\n", plain(line)));
     }
     if !rejects.is_empty() {
         out.push_str("\nCould not be used:\n");
@@ -231,6 +239,10 @@ async fn consul_of(arguments: &Arguments) -> Result<ConsulConfig, Failure> {
                 format!("-registry.consul.service.status={}", states.join(",")),
                 format!("-registry.consul.checksRequired={}", text("ChecksRequired")),
             ]);
+            let status = Remote::of(arguments)?.json("/api/status").await?;
+            let others = status["datacenters"].as_array().into_iter().flatten();
+            let others = others.filter(|one| one["own"] == false).filter_map(|one| one["name"].as_str());
+            flags.push(format!("-registry.consul.datacenters={}", others.collect::<Vec<_>>().join(",")));
         }
     }
     match consul::config(arguments, flags)?.registry.backend {
@@ -239,29 +251,46 @@ async fn consul_of(arguments: &Arguments) -> Result<ConsulConfig, Failure> {
     }
 }
 
-async fn instances(config: &ConsulConfig, name: &str) -> Result<Vec<Instance>, Failure> {
+/// And what is to be said about datacenters that do not answer.
+async fn instances(config: &ConsulConfig, name: &str) -> Result<(Vec<Instance>, Vec<String>), Failure> {
     let place = config.client.place();
     let fail = |error: crate::consul::Error| Failure::Unknown(format!("Consul at {place}: {error}"));
     let client = Client::new(config.client.clone()).map_err(fail)?;
     let entries = client.service(name).await.map_err(fail)?.value.unwrap_or_default();
-    let prefix = config.tag_prefix.as_str();
-    let one = |entry: crate::consul::Entry| {
-        let service = entry.service;
-        let host = if service.address.is_empty() { &entry.node.address } else { &service.address };
-        let addr = format!("{host}:{}", service.port);
-        let (tags, rest): (Vec<String>, Vec<String>) =
-            service.tags.into_iter().partition(|tag| tag.trim_start().starts_with(prefix));
-        let stem = prefix.trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-        let nearly = rest.into_iter().filter(|tag| !stem.is_empty() && tag.to_lowercase().contains(&stem)).collect();
-        Instance {
-            unhealthy: config.refusal(&service.id, &entry.checks),
-            id: format!("{}/{}", entry.node.name, service.id),
-            addr,
-            tags,
-            nearly,
+    let mut all: Vec<Instance> = entries.into_iter().map(|entry| instance(config, None, entry)).collect();
+    let mut silent = Vec::new();
+    if !config.datacenters.is_empty() {
+        let own = client.datacenter().await.map_err(fail)?;
+        for datacenter in config.datacenters.iter().filter(|other| **other != own) {
+            match client.in_datacenter(datacenter).map_err(fail)?.service(name).await {
+                Ok(answer) => {
+                    let entries = answer.value.unwrap_or_default().into_iter();
+                    all.extend(entries.map(|entry| instance(config, Some(datacenter), entry)));
+                }
+                Err(error) => silent.push(format!("The datacenter {datacenter} does not say what it has: {error}")),
+            }
         }
-    };
-    Ok(entries.into_iter().map(one).collect())
+    }
+    Ok((all, silent))
+}
+
+fn instance(config: &ConsulConfig, datacenter: Option<&String>, entry: crate::consul::Entry) -> Instance {
+    let prefix = config.tag_prefix.as_str();
+    let service = entry.service;
+    let host = if service.address.is_empty() { &entry.node.address } else { &service.address };
+    let addr = format!("{host}:{}", service.port);
+    let (tags, rest): (Vec<String>, Vec<String>) =
+        service.tags.into_iter().partition(|tag| tag.trim_start().starts_with(prefix));
+    let stem = prefix.trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    let nearly = rest.into_iter().filter(|tag| !stem.is_empty() && tag.to_lowercase().contains(&stem)).collect();
+    Instance {
+        unhealthy: config.refusal(&service.id, &entry.checks),
+        id: format!("{}/{}", entry.node.name, service.id),
+        datacenter: datacenter.cloned(),
+        addr,
+        tags,
+        nearly,
+    }
 }
 
 #[cfg(test)]

@@ -141,7 +141,8 @@ fn picture(remote: &Remote, status: &Value, stats: &Value, lines: usize) -> Stri
     );
     for source in status["sources"].as_array().into_iter().flatten() {
         if let Some(error) = source["error"].as_str() {
-            out.push_str(&format!("source {} fails: {}\n", text(&source["name"]), plain(error)));
+            let of = source["datacenter"].as_str().map(|name| format!(" of {}", plain(name))).unwrap_or_default();
+            out.push_str(&format!("source {}{of} fails: {}\n", text(&source["name"]), plain(error)));
         }
     }
     out.push_str(&format!("all  {}\n\n", numbers(&stats["total"]).join("  ")));

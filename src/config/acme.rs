@@ -177,6 +177,7 @@ impl<'a> Reader<'a> {
                 token: consul::Token::None,
                 namespace: None,
                 partition: None,
+                datacenter: None,
                 consistency: consul::Consistency::Default,
                 tls: consul::Tls::default(),
             },

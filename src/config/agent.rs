@@ -34,6 +34,7 @@ pub(crate) fn backend(
         settings.mistake("registry.consul.allow", &reason);
         Allow::default()
     });
+    let datacenters = datacenters(settings);
     let client = client(settings, environment);
     let announce = announce(settings, machine, admin);
     Some(registry::ConsulConfig {
@@ -43,6 +44,7 @@ pub(crate) fn backend(
         options_path: without_slash(&values.registry_consul_optionspath),
         error_pages_path: without_slash(&values.registry_consul_errorpagespath),
         down_page_path: without_slash(&values.registry_consul_unavailablehtmlpath),
+        datacenters,
         tag_prefix: values.registry_consul_tagprefix,
         allow,
         service_status: values.registry_consul_service_status,
@@ -54,6 +56,31 @@ pub(crate) fn backend(
         register: values.registry_consul_register_enabled && !announce.addr.is_empty(),
         announce,
     })
+}
+
+/// As Consul writes their names.
+fn datacenters(settings: &mut Settings) -> Vec<String> {
+    const KEY: &str = "registry.consul.datacenters";
+    let mut names: Vec<String> = Vec::new();
+    for text in settings.values.registry_consul_datacenters.clone() {
+        let name = text.to_ascii_lowercase();
+        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        if text == "*" {
+            settings.mistake(
+                KEY,
+                "* stands for no datacenter here, since their order says which is preferred; name them, as in east,west",
+            );
+        } else if text.is_empty() || !text.bytes().all(legal) {
+            let line =
+                format!("{text:?} is no name of a datacenter: those have letters, digits, - and _; write east,west");
+            settings.mistake(KEY, &line);
+        } else if names.contains(&name) {
+            settings.mistake(KEY, &format!("{name} is named twice; write it once, where its place in the order is"));
+        } else {
+            names.push(name);
+        }
+    }
+    names
 }
 
 pub(super) fn client(settings: &mut Settings, environment: &Environment) -> Option<consul::Config> {
@@ -97,6 +124,7 @@ pub(super) fn client(settings: &mut Settings, environment: &Environment) -> Opti
         token,
         namespace: option(&values.registry_consul_namespace, "CONSUL_NAMESPACE"),
         partition: filled("CONSUL_PARTITION"),
+        datacenter: None,
         consistency: match (values.registry_consul_require_consistent, values.registry_consul_allow_stale) {
             (true, _) => consul::Consistency::Consistent,
             (false, true) => consul::Consistency::Stale,

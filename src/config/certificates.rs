@@ -67,7 +67,11 @@ pub(crate) fn parse(settings: &mut Settings, text: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for map in &maps {
         if let Some(entry) = entry(settings, map) {
+            let before = entries.len();
             entries.retain(|e| e.name != entry.name);
+            if entries.len() < before {
+                settings.warn(KEY, &format!("source {} stands there twice; only the last one counts", entry.name));
+            }
             entries.push(entry);
         }
     }

@@ -3,6 +3,7 @@
 mod address;
 mod options;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::listen::{Config, Proto};
@@ -95,6 +96,28 @@ pub(crate) fn parse(
     listeners
 }
 
+/// Sockets of all workers share their port, so nothing else would notice.
+pub(crate) fn each_once(settings: &mut Settings, listeners: &[Listener], admin: Option<&Listener>) {
+    let mut seen: HashSet<(&str, bool)> = HashSet::new();
+    for config in listeners.iter().map(|listener| &listener.config) {
+        let addr = config.addr.as_str();
+        if config.proto == Proto::TcpDynamic || addr.ends_with(":0") {
+            continue;
+        }
+        let udp = config.proto == Proto::Udp;
+        let also = if !seen.insert((addr, udp)) {
+            "another listener"
+        } else if !udp && admin.is_some_and(|admin| admin.config.addr == addr) {
+            "ui.addr"
+        } else {
+            continue;
+        };
+        let line =
+            format!("{addr} is the address of {also} as well; a connection would go to either of them by chance");
+        settings.mistake("proxy.addr", &line);
+    }
+}
+
 struct Reader<'a> {
     settings: &'a mut Settings,
     key: &'static str,
@@ -133,9 +156,6 @@ impl Reader<'_> {
         let tls_min = self.tls("tlsmin", tls::version);
         let tls_max = self.tls("tlsmax", tls::version);
         let tls_ciphers = self.ciphers();
-        if wants_source {
-            self.check_tls(tls_min, tls_max, &tls_ciphers);
-        }
         let mut strict_match = self.flag("strictmatch");
         let proxy_trusted = self.networks();
         let half_close = self.flag("halfclose");
@@ -183,6 +203,9 @@ impl Reader<'_> {
             tls_ciphers,
             refresh: if matches!(proto, Some(Proto::TcpDynamic)) { refresh(&times, self.map) } else { Duration::ZERO },
         };
+        if wants_source && !self.failed {
+            self.check_tls(&config);
+        }
         Some(Listener { config, source, times })
     }
 

@@ -360,6 +360,8 @@ options! {
         "KV path of the page for routes whose targets are all down (503); empty: none";
     registry_consul_connect: String = "registry.consul.connect", Text, "", OURS, Built,
         "name of this proxy in Consul Connect, for routes with connect=true; empty: it is no member";
+    registry_consul_datacenters: Vec<String> = "registry.consul.datacenters", List, "", OURS, Built,
+        "datacenters to watch beside the agent's own, the preferred ones first: their instances serve a route while our own has none; empty: none";
     registry_consul_keepunhealthy: bool = "registry.consul.keepunhealthy", Bool, "false", OURS, Built,
         "a service whose instances are all unhealthy keeps its routes, which answer 503 instead of leaving the table";
     registry_consul_service_monitors: i64 = "registry.consul.serviceMonitors", INT, "1", "1.5.11", Built,

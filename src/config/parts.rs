@@ -62,6 +62,7 @@ pub(crate) fn build(settings: &mut Settings, environment: &Environment, machine:
     };
     let text = settings.values.proxy_addr.clone();
     let listeners = listeners::parse(settings, "proxy.addr", &text, times, &sources, &machine.interfaces);
+    listeners::each_once(settings, &listeners, admin_listener.as_ref());
 
     let mut cert_sources: Vec<cert::CertSource> = Vec::new();
     for entry in listeners.iter().chain(&admin_listener).filter_map(|listener| listener.source.as_ref()) {

@@ -1,6 +1,7 @@
 //! Names of TLS versions and cipher suites, as Go spells them.
 
 use super::number;
+use crate::listen::tls::SUITES;
 
 /// `tls10` to `tls13` in any case, or a number with base prefix. The error is what Go prints.
 pub(crate) fn version(text: &str) -> Result<u16, String> {
@@ -17,21 +18,9 @@ pub(crate) fn version(text: &str) -> Result<u16, String> {
 /// A suite by name in any case, or by number.
 pub(crate) fn cipher(text: &str) -> Result<u16, String> {
     let word = text.trim().to_uppercase();
-    match SUITES.iter().find(|(name, _, _)| *name == word) {
-        Some((_, code, _)) => Ok(*code),
+    match SUITES.iter().chain(SHORT).find(|(_, name)| *name == word) {
+        Some((code, _)) => Ok(*code),
         None => code(&word),
-    }
-}
-
-/// The TLS library has it. Others may be named and are left out.
-pub(crate) fn available(cipher: u16) -> bool {
-    SUITES.iter().any(|(_, code, available)| *code == cipher && *available)
-}
-
-pub(crate) fn name(cipher: u16) -> String {
-    match SUITES.iter().find(|(_, code, _)| *code == cipher) {
-        Some((name, _, _)) => (*name).to_owned(),
-        None => format!("{cipher:#06x}"),
     }
 }
 
@@ -41,36 +30,9 @@ fn code(word: &str) -> Result<u16, String> {
     u16::try_from(n).map_err(|_| fault(number::Fault::Range))
 }
 
-/// Name, code, whether rustls has it.
-const SUITES: &[(&str, u16, bool)] = &[
-    ("TLS_RSA_WITH_RC4_128_SHA", 0x0005, false),
-    ("TLS_RSA_WITH_3DES_EDE_CBC_SHA", 0x000a, false),
-    ("TLS_RSA_WITH_AES_128_CBC_SHA", 0x002f, false),
-    ("TLS_RSA_WITH_AES_256_CBC_SHA", 0x0035, false),
-    ("TLS_RSA_WITH_AES_128_CBC_SHA256", 0x003c, false),
-    ("TLS_RSA_WITH_AES_128_GCM_SHA256", 0x009c, false),
-    ("TLS_RSA_WITH_AES_256_GCM_SHA384", 0x009d, false),
-    ("TLS_ECDHE_ECDSA_WITH_RC4_128_SHA", 0xc007, false),
-    ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", 0xc009, false),
-    ("TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA", 0xc00a, false),
-    ("TLS_ECDHE_RSA_WITH_RC4_128_SHA", 0xc011, false),
-    ("TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA", 0xc012, false),
-    ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", 0xc013, false),
-    ("TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", 0xc014, false),
-    ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", 0xc023, false),
-    ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", 0xc027, false),
-    ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", 0xc02b, true),
-    ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", 0xc02c, true),
-    ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", 0xc02f, true),
-    ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", 0xc030, true),
-    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca8, true),
-    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", 0xcca8, true),
-    ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca9, true),
-    ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", 0xcca9, true),
-    ("TLS_AES_128_GCM_SHA256", 0x1301, true),
-    ("TLS_AES_256_GCM_SHA384", 0x1302, true),
-    ("TLS_CHACHA20_POLY1305_SHA256", 0x1303, true),
-];
+/// As Go called them before they had their suffix.
+const SHORT: &[(u16, &str)] =
+    &[(0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305"), (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305")];
 
 #[cfg(test)]
 mod tests {
@@ -95,22 +57,11 @@ mod tests {
             ("TLS_RSA_WITH_RC4_128_SHA", Ok(0x0005)),
             (" tls_ecdhe_ecdsa_with_aes_256_gcm_sha384", Ok(0xc02c)),
             ("TLS_AES_128_GCM_SHA256", Ok(0x1301)),
+            ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", Ok(0xcca8)),
             ("0x123", Ok(0x123)),
             ("no_such", Err("strconv.ParseUint: parsing \"NO_SUCH\": invalid syntax".to_owned())),
         ] {
             assert_eq!(cipher(text), want, "{text}");
         }
-    }
-
-    #[test]
-    fn what_the_library_has_is_marked_right() {
-        let provider = rustls::crypto::aws_lc_rs::default_provider();
-        let mut have: Vec<u16> = provider.cipher_suites.iter().map(|suite| u16::from(suite.suite())).collect();
-        have.sort_unstable();
-        let mut marked: Vec<u16> =
-            SUITES.iter().filter(|(_, _, available)| *available).map(|(_, code, _)| *code).collect();
-        marked.sort_unstable();
-        marked.dedup();
-        assert_eq!(marked, have);
     }
 }

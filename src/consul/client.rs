@@ -110,6 +110,11 @@ impl Error {
         matches!(self, Error::Status { status: 401 | 403, .. })
     }
 
+    /// The servers know of no such datacenter, or not how to reach it.
+    pub fn is_unknown_datacenter(&self) -> bool {
+        matches!(self, Error::Status { status: 500, text } if text.contains("No path to datacenter"))
+    }
+
     fn severity(&self) -> u8 {
         match self {
             Error::Timeout(_) | Error::Transport(_) => LOST,
@@ -152,6 +157,11 @@ impl Client {
             contact: Mutex::default(),
             recovery: watch::Sender::new(Recovery::default()),
         })))
+    }
+
+    /// The same for the catalog of another datacenter. Nothing but the settings is shared: neither connections nor troubles.
+    pub fn in_datacenter(&self, name: &str) -> Result<Self, Error> {
+        Self::new(Config { datacenter: Some(name.to_owned()), ..self.0.config.clone() })
     }
 
     pub fn config(&self) -> &Config {
@@ -275,6 +285,9 @@ impl Client {
         }
         if let Some(partition) = &config.partition {
             parameters.add(&format!("partition={}", encode(partition, false)));
+        }
+        if let Some(datacenter) = &config.datacenter {
+            parameters.add(&format!("dc={}", encode(datacenter, false)));
         }
         let url = format!("{}{path}{}", self.0.base, parameters.finish());
         let mut request = self.0.http.current().request(method, url);
@@ -464,6 +477,7 @@ mod tests {
             token: Token::None,
             namespace: None,
             partition: None,
+            datacenter: None,
             consistency: Consistency::Consistent,
             tls: Default::default(),
         }

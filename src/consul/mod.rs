@@ -29,6 +29,8 @@ pub struct Config {
     pub token: Token,
     pub namespace: Option<String>,
     pub partition: Option<String>,
+    /// Whose catalog is asked for; `None`: that of the agent's own.
+    pub datacenter: Option<String>,
     pub consistency: Consistency,
     pub tls: Tls,
 }

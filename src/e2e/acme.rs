@@ -11,6 +11,7 @@ use crate::testing::client::Client;
 use crate::testing::consul::Consul;
 use crate::testing::ferrio::{Ferrio, Setup};
 use crate::testing::origin::Origin;
+use crate::testing::process::Signal;
 use crate::testing::{PATIENCE, free_addr, free_addrs, until};
 
 /// Longer than an order, a renewal and their pauses take.
@@ -259,4 +260,37 @@ async fn many_share_one_account_and_order_once() {
         .await;
     assert_eq!(gets(&acme, tls, "shop.test").await, serials[0]);
     assert_eq!((acme.log().accounts, acme.log().issued), (1, 1));
+}
+
+#[tokio::test]
+async fn another_takes_over_when_the_one_that_orders_dies() {
+    let (acme, origin, consul) = (Acme::start().await, Origin::start("o").await, Consul::real().await);
+    consul.put("o1", "o", origin.addr(), &["urlprefix-shop.test/"], &["passing"]).await;
+    acme.rules(|rules| rules.stalled = true);
+    let ferrio = async || {
+        let [http, tls, admin] = free_addrs();
+        let place = Place { http: Some(http), tls: Some(tls) };
+        acme.rules(|rules| rules.places.push(place));
+        let setup = Setup::new(env!("CARGO_BIN_EXE_ferrio"))
+            .property("registry.consul.addr", consul.addr())
+            .property("registry.consul.register.enabled", false)
+            .property("proxy.cs", source(&acme, "filter=shop.test"))
+            .property("proxy.addr", format!("{http},{tls};cs=a"))
+            .property("ui.addr", admin);
+        (setup.start().await, place, tls)
+    };
+    let (mut first, place, _) = ferrio().await;
+    let ordered = || acme.log().orders.len();
+    until(LONG, "an order", async || (ordered() == 1).then_some(())).await;
+    let (_second, _, tls) = ferrio().await;
+    first.signal(Signal::KILL);
+    first.process().wait(LONG).await;
+    // Nobody answers there any more.
+    acme.rules(|rules| rules.places.retain(|other| *other != place));
+    acme.rules(|rules| rules.stalled = false);
+    // Consul ends the session of the dead after 15 to 30 seconds.
+    until(LONG * 3, "a certificate", async || served(&acme, tls, "shop.test").await).await;
+    let log = acme.log();
+    assert_eq!((log.accounts, log.issued), (1, 1), "{log:?}");
+    assert!(log.faults.is_empty(), "{log:?}");
 }

@@ -106,7 +106,9 @@ async fn a_bad_override_costs_itself(consul: &Consul) {
     assert!(rejects.contains("rout add typo") && rejects.contains("fabio/config"), "{rejects}");
     consul.kv_put("fabio/config", &format!("route add ok /ok {url}\nroute add fixed /fixed {url}\n")).await;
     proxy.serves("h", "/fixed", "ok").await;
-    assert_eq!(proxy.page("/api/rejects").await.text().trim(), "[]");
+    // Told after the table is in service.
+    let none = async || (proxy.page("/api/rejects").await.text().trim() == "[]").then_some(());
+    until(PATIENCE, "no rejects", none).await;
 }
 
 async fn keys_below_the_overrides_are_read_in_order(consul: &Consul) {

@@ -67,6 +67,17 @@ impl Decoder {
         }
     }
 
+    /// Bytes of a body with a length went past, without being read.
+    pub fn passed(&mut self, length: u64) {
+        if let Decoder::Length(left) = self {
+            debug_assert!(length <= *left, "bytes of the next message");
+            *left = left.saturating_sub(length);
+            if *left == 0 {
+                *self = Decoder::Over;
+            }
+        }
+    }
+
     /// The connection has ended: is this the end of the body?
     pub fn close(&mut self) -> bool {
         if matches!(self, Decoder::Close) {

@@ -16,7 +16,7 @@ use super::hoard::Hoard;
 use super::link::BodyError;
 use super::{Decoder, Encoder, Flaw, Limits, Link, Mismatch, Outbox, Present, ResponseLine, Scan, Spelling, Step};
 use super::{encode, head, skip_blank_lines};
-use crate::net::{Deadline, Stream};
+use crate::net::{Deadline, Splice, Stream};
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
@@ -261,6 +261,20 @@ impl Downstream {
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Wire { link, out, .. } = &mut *self.0.wire.borrow_mut();
         if out.is_empty() { Poll::Ready(Ok(())) } else { link.poll_write(cx, out) }
+    }
+
+    /// Bytes may go to the client past the outbox: it is empty, and nothing lies between it and the connection.
+    pub fn is_bare(&self) -> bool {
+        let wire = &*self.0.wire.borrow();
+        wire.out.is_empty() && wire.link.bare_sink().is_some()
+    }
+
+    /// Sends what was spliced, behind the outbox. Ready when nothing of it is left.
+    pub fn poll_spliced(&self, cx: &mut Context<'_>, splice: &mut Splice) -> Poll<io::Result<()>> {
+        match self.0.wire.borrow().link.bare_sink() {
+            Some(sink) => splice.poll_drain(cx, sink, &mut 0),
+            None => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
     }
 
     /// Ready when the client has gone away. Reads ahead for that, but not far. `half`: its sending side may be closed.

@@ -175,6 +175,13 @@ impl Encoder {
         Ok(())
     }
 
+    /// Bytes of a body with a length went past the outbox.
+    pub fn passed(&mut self, length: u64) -> Result<(), Mismatch> {
+        let Encoder::Length(left) = self else { return Err(Mismatch) };
+        *left = left.checked_sub(length).ok_or(Mismatch)?;
+        Ok(())
+    }
+
     /// The body is over. Trailers go where they can.
     pub fn end(&mut self, out: &mut Outbox, trailers: Option<&HeaderMap>) -> Result<(), Mismatch> {
         match self {

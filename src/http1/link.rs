@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 
 use super::{Decoder, Flaw, Outbox, Step, buffers};
 use crate::net::Stream;
@@ -99,6 +100,21 @@ impl Link {
         outbox.poll_write(cx, &mut self.stream)
     }
 
+    /// The connection itself, if bytes come in bulk and none of them was read and not used yet.
+    pub fn bulk_source(&self) -> Option<&TcpStream> {
+        if self.bulk && !self.ended && self.read.is_empty() { self.stream.bare() } else { None }
+    }
+
+    /// So many bytes were taken from the [source](Self::bulk_source).
+    pub fn passed(&mut self, length: usize) {
+        self.bulk = length >= buffers::SMALL;
+    }
+
+    /// The connection itself, if what is written to it goes out as it is.
+    pub fn bare_sink(&self) -> Option<&TcpStream> {
+        self.stream.bare_sink()
+    }
+
     /// Tells the other side that nothing more is coming.
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         tokio::io::AsyncWrite::poll_shutdown(Pin::new(&mut self.stream), cx)
@@ -106,7 +122,7 @@ impl Link {
 
     /// What is dropped from now on ends with a reset instead of an end.
     pub fn reset(&self) {
-        let _ = self.stream.tcp().map(tokio::net::TcpStream::set_zero_linger);
+        let _ = self.stream.tcp().map(TcpStream::set_zero_linger);
     }
 
     /// Gives the buffer back if there is nothing in it.

@@ -1,5 +1,6 @@
 //! Living and dying: phases of the process, and who waits for whom.
 
+mod caught;
 mod handover;
 mod notify;
 pub mod user;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+pub use caught::{Panicked, caught};
 pub use handover::Line;
 pub use notify::Notify;
 

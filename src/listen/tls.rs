@@ -29,6 +29,7 @@ use crate::cert::{Asked, Authorities, Demand, Selection, Store};
 
 pub use count::{Counts, Outcome};
 pub use handshake::AcceptError;
+pub use policy::{SUITES, check};
 
 /// The TLS side of one listener, for all workers.
 pub struct Acceptor {
@@ -105,16 +106,14 @@ impl std::error::Error for ConfigError {
 
 impl Acceptor {
     /// `clients`: ask for certificates. `alpn`: protocols in order of preference; empty: none is negotiated. A client
-    /// that offers others only is refused.
-    ///
-    /// Returns with it what the operator should know about settings that cannot be had. With `clients`, to be called on the
-    /// runtime of the control plane, where new authorities are taken up.
+    /// that offers others only is refused. With `clients`, to be called on the runtime of the control plane, where new
+    /// authorities are taken up.
     pub fn new(
         listener: &Config,
         store: Arc<Store>,
         clients: Option<Clients>,
         alpn: &[&[u8]],
-    ) -> Result<(Arc<Acceptor>, Vec<String>), ConfigError> {
+    ) -> Result<Arc<Acceptor>, ConfigError> {
         let policy = policy::policy(listener)?;
         let setup = Setup {
             store,
@@ -139,7 +138,7 @@ impl Acceptor {
         if let Some(changes) = changes {
             tokio::spawn(follow(Arc::downgrade(&acceptor), changes));
         }
-        Ok((acceptor, policy.warnings))
+        Ok(acceptor)
     }
 
     /// From now on handshakes that are challenges of a CA are answered. To be called once.

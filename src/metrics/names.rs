@@ -92,6 +92,8 @@ pub const ACCESS_LOG_DROPPED: &str = "ferrio_access_log_dropped_total";
 pub const TRACES_DROPPED: &str = "ferrio_traces_dropped_total";
 /// Counter: spans that a collector has taken.
 pub const TRACES_SENT: &str = "ferrio_traces_sent_total";
+/// Counter: panics.
+pub const PANICS: &str = "ferrio_panics_total";
 /// Counter: observations that exporters that push could not keep up with.
 pub const OBSERVATIONS_DROPPED: &str = "ferrio_metrics_observations_dropped_total";
 /// Counter: targets that share a series because there are too many label sets.
@@ -309,6 +311,11 @@ pub const OWN: &[Own] = &[
         help: "Spans that the collector did not get; reason: full (it is too slow), refused (by it) or failed (it does not answer).",
     },
     Own { name: TRACES_SENT, kind: Kind::Counter, help: "Spans that the collector has taken." },
+    Own {
+        name: PANICS,
+        kind: Kind::Counter,
+        help: "Panics: faults of ferrio itself, each of which cost a connection or a task.",
+    },
     Own { name: MIRRORED, kind: Kind::Counter, help: "Copies of requests for another service." },
     Own { name: OBSERVATIONS_DROPPED, kind: Kind::Counter, help: "Observations that exporters that push have missed." },
     Own { name: SERIES_OVERFLOW, kind: Kind::Counter, help: "Targets that share a series: too many label sets." },
@@ -330,9 +337,9 @@ pub const LABELS: &[(&str, &str)] = &[
     (TCP_FAILURES, "kind"),
     (CONNECTIONS_REFUSED, "listener, reason"),
     (PROXY_HEADERS_BAD, "listener"),
-    (REGISTRY_CONTACT, "source"),
-    (REGISTRY_ERRORS, "source"),
-    (REGISTRY_FAILING, "source"),
+    (REGISTRY_CONTACT, "source, datacenter"),
+    (REGISTRY_ERRORS, "source, datacenter"),
+    (REGISTRY_FAILING, "source, datacenter"),
     (CERT_NOT_AFTER, "source, name"),
     (CERT_CERTIFICATES, "source"),
     (CERT_INVALID, "source"),

@@ -19,5 +19,6 @@ pub use frames::Farewell;
 pub use peer::{ClientCertificate, Peer, TlsInfo};
 pub use relay::{Course, End, Limits, Side, relay, relay_until};
 pub use rewind::Rewind;
+pub use splice::{Filled, Splice};
 pub use stream::Stream;
 pub use supplies::Supplies;

@@ -79,8 +79,26 @@ macro_rules! each {
 }
 
 impl AsyncRead for Stream {
+    /// Reading may owe the peer a warning: that a TLS 1.2 renegotiation is refused (RFC 5246, section 7.2.2). It goes out here,
+    /// since nothing else may be written for a long time.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        each!(self, io => Pin::new(io).poll_read(cx, buf))
+        macro_rules! with_answer {
+            ($io:ident) => {{
+                let read = Pin::new(&mut *$io).poll_read(cx, buf);
+                if read.is_pending() && $io.get_ref().1.wants_write() {
+                    // What is wrong with the connection shows at its next read or write.
+                    let _ = Pin::new($io).poll_flush(cx);
+                }
+                read
+            }};
+        }
+        match self.get_mut() {
+            Stream::Server(io) => with_answer!(io),
+            Stream::Client(io) => with_answer!(io),
+            Stream::Plain(io) => Pin::new(io).poll_read(cx, buf),
+            Stream::Rewound(io) => Pin::new(io).poll_read(cx, buf),
+            Stream::Unix(io) => Pin::new(io).poll_read(cx, buf),
+        }
     }
 }
 

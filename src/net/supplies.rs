@@ -2,20 +2,24 @@
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 /// Of one worker. Never leaves its thread.
 #[derive(Default)]
 pub struct Supplies {
     buffers: RefCell<Vec<Box<[u8]>>>,
     pipes: RefCell<Vec<Pipe>>,
+    /// Each pipe that was made large has a part in it.
+    large: Rc<()>,
 }
 
 /// A pipe that is empty whenever it lies here.
 pub(super) struct Pipe {
     pub(super) reader: OwnedFd,
     pub(super) writer: OwnedFd,
+    _large: Option<Rc<()>>,
 }
 
 impl Supplies {
@@ -37,7 +41,9 @@ impl Supplies {
             return Some(pipe);
         }
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
-        Some(Pipe { reader, writer })
+        // The kernel may refuse: a user without privileges has so many pages for pipes.
+        let enlarge = Rc::strong_count(&self.large) <= LARGE_ONES && fcntl_setpipe_size(&writer, LARGE).is_ok();
+        Some(Pipe { reader, writer, _large: enlarge.then(|| self.large.clone()) })
     }
 
     /// Only an empty one: what is in it would come out on somebody else's connection.
@@ -58,6 +64,14 @@ impl Supplies {
 /// What a pipe holds, and what a fast connection has ready at once, is 64 kB; half of it costs a few more system calls and
 /// keeps what slow readers can hold small.
 pub(super) const BUFFER: usize = 32 * 1024;
+
+/// Bytes that a large pipe holds. With many connections in bulk at a time each has that much ready when its turn comes, and
+/// a system call moves it all.
+pub(super) const LARGE: usize = 1 << 20;
+
+/// Large pipes of a worker: what slow readers can hold on to stays small, and pipes are left for others of this user (Linux
+/// grants 64 MB; pipe(7)).
+const LARGE_ONES: usize = 8;
 
 /// Bytes move within one turn of the worker's loop; only readers that do not keep up hold on to a buffer.
 const KEPT: usize = 32;

@@ -8,6 +8,7 @@ mod custom;
 mod disabled;
 mod file;
 mod fixed;
+mod giver;
 mod preview;
 mod publish;
 mod start;
@@ -21,14 +22,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::route::{Allow, ErrorPages, Route, Settings, Table};
+use crate::route::{Allow, Datacenter, ErrorPages, Route, Settings, Table};
 
 pub use self::consul::history::Past;
 pub use self::consul::overrides::{Override, Overrides, Written};
 pub use self::disabled::{Control, Disabled};
 pub use self::preview::Preview;
 pub use self::start::{Error, Registry, start};
-pub use self::status::{Change, RejectView, SourceStatus, Status, TableStatus, place};
+/// The target of events of which each line break is ours: a log lets them stay.
+pub const SEVERAL_LINES: &str = "ferrio::lines";
+
+pub use self::status::{Change, DatacenterStatus, RejectView, SourceStatus, Status, TableStatus, place};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -87,6 +91,8 @@ pub struct ConsulConfig {
     /// `registry.consul.connect`: our name in the service mesh; empty: we are none of its members.
     pub connect: String,
     pub tag_prefix: String,
+    /// Datacenters to watch beside the agent's own, which may be among them; the preferred ones first.
+    pub datacenters: Vec<String>,
     /// What services may claim in their tags.
     pub allow: Allow,
     /// Check states that count as good.
@@ -105,6 +111,12 @@ pub struct ConsulConfig {
 }
 
 impl ConsulConfig {
+    /// The datacenters that are named, with their ranks.
+    fn ranked(&self) -> Arc<[Arc<Datacenter>]> {
+        let ranked = self.datacenters.iter().zip(1..);
+        ranked.map(|(name, rank)| Arc::new(Datacenter { name: name.as_str().into(), rank })).collect()
+    }
+
     /// Why an instance with these checks (its own, and its node's) may have no traffic; `None`: it may.
     pub fn refusal(&self, service_id: &str, checks: &[crate::consul::Check]) -> Option<String> {
         let rules = consul::health::Rules { accepted: self.service_status.clone(), all: self.checks_all, keep: false };

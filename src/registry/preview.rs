@@ -1,10 +1,12 @@
 //! What a change of the overrides would do, without doing it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::disabled::{Disabled, without};
+use super::giver::Giver;
 use super::publish::Manual;
-use super::state::Inputs;
+use super::state::{Inherited, Inputs};
 use crate::route::{self, Allow, Builder, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
 /// What would change.
@@ -28,7 +30,7 @@ pub(super) struct Ingredients {
     pub(super) named_texts: Manual,
     pub(super) error_texts: Manual,
     pub(super) page: Arc<str>,
-    pub(super) services: Vec<(Arc<str>, Arc<[Instance]>)>,
+    pub(super) services: Vec<(Giver, Arc<[Instance]>)>,
     pub(super) manual: Manual,
     pub(super) whole: Option<Parsed>,
     pub(super) disabled: Arc<[Disabled]>,
@@ -38,26 +40,36 @@ pub(super) struct Ingredients {
 impl Ingredients {
     /// The texts among them.
     pub(super) fn inputs(self) -> Inputs {
-        Inputs {
+        let mut inputs = Inputs {
             datacenter: self.datacenter,
-            services: self.services.into_iter().collect(),
+            services: Inherited::new(),
+            remote: BTreeMap::new(),
             manual: self.manual,
             page: self.page.to_string(),
             named: self.named_texts,
             error_pages: self.error_texts,
             disabled: self.disabled.to_vec(),
+        };
+        for (giver, instances) in self.services {
+            let all = match giver.datacenter {
+                None => &mut inputs.services,
+                Some(datacenter) => inputs.remote.entry(datacenter).or_default(),
+            };
+            all.insert(giver.service, instances);
         }
+        inputs
     }
 
     /// Builds a table with `text` at `key`. Takes as long as a first table does.
     pub(super) fn preview(mut self, key: &str, text: &str) -> Preview {
         let mut builder = Builder::new(self.settings.clone());
-        for (name, instances) in &self.services {
+        for (giver, instances) in &self.services {
             let entries = instances
                 .iter()
                 .map(|one| route::parse_tags_with(one, &self.tag_prefix, &self.datacenter, &self.named))
                 .flat_map(|parsed| self.allow.apply(parsed).entries);
-            builder.service(name, without(entries.collect(), &self.disabled));
+            let entries = without(entries.collect(), &self.disabled);
+            builder.service_in(giver.datacenter(), &giver.service, entries);
         }
         // Consul lists keys in ascending order, and so they are applied.
         match self.manual.binary_search_by(|(known, _)| (**known).cmp(key)) {

@@ -12,16 +12,21 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::disabled::{Disabled, without};
+use super::giver::Giver;
 use super::preview::Ingredients;
-use super::state::Inputs;
+use super::state::{Inherited, Inputs};
 use super::status::{Board, Change, TableStatus, place, remember};
-use super::{Publish, RoutesLog};
+use super::{Publish, RoutesLog, SEVERAL_LINES};
 use crate::metrics::names;
 use crate::route::{self, Allow, Builder, Entry, ErrorPages, Instance, Named, Origin, Parsed, Reject, Settings, Table};
 
 /// The sources' end. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Feed(Arc<Inbox>);
+pub(super) struct Feed {
+    inbox: Arc<Inbox>,
+    /// Whose services come in here; `None`: those of our own datacenter, and all the rest.
+    datacenter: Option<Arc<str>>,
+}
 
 #[derive(Default)]
 struct Inbox {
@@ -33,7 +38,7 @@ struct Inbox {
 #[derive(Default)]
 pub(super) struct Pending {
     /// No instances: the service is gone.
-    pub(super) services: HashMap<Arc<str>, Arc<[Instance]>>,
+    pub(super) services: HashMap<Giver, Arc<[Instance]>>,
     pub(super) manual: Option<Manual>,
     whole: Option<Parsed>,
     pub(super) page: Option<Arc<str>>,
@@ -53,10 +58,23 @@ pub(super) struct Pending {
     pub(super) manual_known: bool,
     /// There will be entries that tags can name, and they are not known yet.
     named_awaited: bool,
+    /// Other datacenters whose services are not known yet, nor known to be out of reach.
+    awaited: HashMap<Arc<str>, Awaited>,
+    /// Those that have said so, or were given up.
+    settled: HashSet<Arc<str>>,
+    /// What was kept on disk has come into force, some time ago or just now.
+    fell_back: bool,
     /// What is in force is, at least in part, what was kept on disk.
     stale: bool,
     /// No longer so, as of now.
     caught_up: bool,
+}
+
+/// What is there for a datacenter that does not answer.
+struct Awaited {
+    kept: Inherited,
+    /// Takes what of it has come into force.
+    heir: Option<oneshot::Sender<Inherited>>,
 }
 
 /// Overrides: keys in order, and their texts.
@@ -69,11 +87,50 @@ impl Feed {
             return;
         }
         self.put(|pending| {
-            for (name, instances) in changes {
-                pending.cause(|| format!("service {name}"));
-                pending.services.insert(name, instances);
+            for (service, instances) in changes {
+                let giver = self.giver(service);
+                pending.cause(|| format!("service {giver}"));
+                pending.services.insert(giver, instances);
             }
         });
+    }
+
+    fn giver(&self, service: Arc<str>) -> Giver {
+        Giver { datacenter: self.datacenter.clone(), service }
+    }
+
+    /// The end for services of another datacenter.
+    pub(super) fn of(&self, datacenter: &Arc<str>) -> Self {
+        Self { inbox: self.inbox.clone(), datacenter: Some(datacenter.clone()) }
+    }
+
+    /// The first table, if there is none yet, waits for this datacenter; see [`Feed::late`]. `heir` gets what of `kept` has
+    /// come into force.
+    pub(super) fn awaited(&self, kept: Inherited, heir: oneshot::Sender<Inherited>) {
+        let Some(datacenter) = &self.datacenter else { return };
+        self.put(|pending| {
+            let mut awaited = Awaited { kept, heir: Some(heir) };
+            if pending.fell_back {
+                awaited.come_into_force();
+            } else if !pending.complete_here() {
+                pending.awaited.insert(datacenter.clone(), awaited);
+            }
+        });
+    }
+
+    /// The datacenter does not say what its services are, so what was kept of them has to do until it does. `false`: it was
+    /// not waited for.
+    pub(super) fn late(&self) -> bool {
+        let Some(datacenter) = &self.datacenter else { return false };
+        let mut late = false;
+        self.put(|pending| {
+            pending.settled.insert(datacenter.clone());
+            if let Some(awaited) = pending.awaited.remove(datacenter) {
+                late = true;
+                pending.inherit(datacenter, awaited);
+            }
+        });
+        late
     }
 
     pub(super) fn manual(&self, manual: Manual) {
@@ -128,15 +185,21 @@ impl Feed {
         let (pages, _) = ErrorPages::parse(plain(&inputs.error_pages));
         let mut stale = false;
         self.put(|pending| {
-            stale = !pending.complete() && !pending.stale;
+            // Whoever waits for other datacenters has an end for that.
+            stale = !pending.complete_here() && !pending.stale;
             if !stale {
                 return;
             }
-            pending.stale = true;
+            (pending.stale, pending.fell_back) = (true, true);
             pending.causes.insert(0, "routes kept on disk".into());
-            for (name, instances) in &inputs.services {
-                pending.services.entry(name.clone()).or_insert_with(|| instances.clone());
+            pending.fill(None, &inputs.services);
+            for (datacenter, services) in &inputs.remote {
+                // What they have lost since then is known where they have settled, and nobody would take it away again.
+                if !pending.settled.contains(datacenter) {
+                    pending.fill(Some(datacenter), services);
+                }
             }
+            pending.awaited.values_mut().for_each(|awaited| _ = awaited.come_into_force());
             pending.manual.get_or_insert_with(|| inputs.manual.clone());
             pending.page.get_or_insert_with(|| inputs.page.as_str().into());
             pending.named.get_or_insert_with(|| (named, inputs.named.clone()));
@@ -147,7 +210,7 @@ impl Feed {
 
     /// What is in force is, at least in part, what was kept on disk.
     pub(super) fn is_stale(&self) -> bool {
-        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).stale
+        self.inbox.pending.lock().unwrap_or_else(PoisonError::into_inner).stale
     }
 
     /// Routes that name entries would be missing in a table without these.
@@ -182,7 +245,13 @@ impl Feed {
 
     /// Every service was heard of; from now on a table without them is wrong.
     pub(super) fn services_known(&self) {
-        self.put(|pending| pending.services_known = true);
+        self.put(|pending| match &self.datacenter {
+            None => pending.services_known = true,
+            Some(datacenter) => {
+                pending.settled.insert(datacenter.clone());
+                pending.awaited.remove(datacenter);
+            }
+        });
     }
 
     /// The overrides are known, or known to be out of reach.
@@ -193,16 +262,16 @@ impl Feed {
     /// Takes what is there, as the funnel does.
     #[cfg(test)]
     pub(super) fn take(&self) -> Pending {
-        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.inbox.pending.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn put(&self, change: impl FnOnce(&mut Pending)) {
-        let mut pending = self.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.inbox.pending.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut pending);
         let now = Instant::now();
         pending.since = Some((pending.since.map_or(now, |(first, _)| first), now));
         drop(pending);
-        self.0.wake.notify_one();
+        self.inbox.wake.notify_one();
     }
 }
 
@@ -215,7 +284,29 @@ impl Pending {
 
     /// All that a first table needs was told.
     fn complete(&self) -> bool {
+        self.complete_here() && self.awaited.is_empty()
+    }
+
+    /// The same, other datacenters aside.
+    fn complete_here(&self) -> bool {
         self.services_known && self.manual_known && !self.named_awaited
+    }
+
+    /// Fills in services that nobody has told us about yet.
+    fn fill(&mut self, datacenter: Option<&Arc<str>>, kept: &Inherited) {
+        for (service, instances) in kept {
+            let giver = Giver { datacenter: datacenter.cloned(), service: service.clone() };
+            self.services.entry(giver).or_insert_with(|| instances.clone());
+        }
+    }
+
+    fn inherit(&mut self, datacenter: &Arc<str>, mut awaited: Awaited) {
+        if let Some(kept) = awaited.come_into_force()
+            && !kept.is_empty()
+        {
+            self.cause(|| format!("services of {datacenter} kept on disk"));
+            self.fill(Some(datacenter), &kept);
+        }
     }
 
     fn take(&mut self) -> Pending {
@@ -239,7 +330,20 @@ impl Pending {
             services_known: self.services_known,
             manual_known: self.manual_known,
             named_awaited: self.named_awaited,
+            awaited: HashMap::new(),
+            settled: HashSet::new(),
+            fell_back: self.fell_back,
         }
+    }
+}
+
+impl Awaited {
+    /// `None`: it has, already.
+    fn come_into_force(&mut self) -> Option<Inherited> {
+        let kept = std::mem::take(&mut self.kept);
+        // Whoever would take it may be gone by now, at the end of the program.
+        let _ = self.heir.take()?.send(kept.clone());
+        Some(kept)
     }
 }
 
@@ -305,11 +409,11 @@ impl Funnel {
     pub(super) async fn run(mut self) {
         let mut applied: Option<Instant> = None;
         loop {
-            self.feed.0.wake.notified().await;
+            self.feed.inbox.wake.notified().await;
             // The first change after a quiet time goes at once; its followers are joined.
             loop {
                 let since = {
-                    let pending = self.feed.0.pending.lock().unwrap_or_else(PoisonError::into_inner);
+                    let pending = self.feed.inbox.pending.lock().unwrap_or_else(PoisonError::into_inner);
                     pending.since.filter(|_| pending.stale || pending.complete())
                 };
                 let Some((first, last)) = since else { break };
@@ -319,7 +423,7 @@ impl Funnel {
                     tokio::time::sleep(until - now).await;
                     continue;
                 }
-                let pending = self.feed.0.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let pending = self.feed.inbox.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let (board, mut worker) = (self.board.clone(), self.worker);
                 let done = tokio::task::spawn_blocking(move || {
                     // A fault in here must not end the updates: all is built anew from what is known.
@@ -375,7 +479,7 @@ struct Worker {
     setup: Setup,
     publish: Arc<dyn Publish>,
     builder: Builder,
-    services: HashMap<Arc<str>, Known>,
+    services: HashMap<Giver, Known>,
     manual: Manual,
     manual_rejects: Vec<Reject>,
     whole: Option<Parsed>,
@@ -413,6 +517,12 @@ impl Worker {
             && datacenter != self.setup.datacenter
         {
             tracing::warn!("registry: the datacenter is {datacenter}, not {} as it was kept", self.setup.datacenter);
+            // What was watched as another one.
+            let watched: Vec<Giver> =
+                self.services.keys().filter(|giver| giver.datacenter() == datacenter).cloned().collect();
+            for giver in watched {
+                changed |= self.service(giver, Arc::default());
+            }
             self.setup.datacenter = datacenter;
             changed |= self.read_again(|_| true);
         }
@@ -427,8 +537,8 @@ impl Worker {
         if let Some(disabled) = pending.disabled {
             changed |= self.switch(disabled);
         }
-        for (name, instances) in pending.services {
-            changed |= self.service(name, instances);
+        for (giver, instances) in pending.services {
+            changed |= self.service(giver, instances);
         }
         if let Some(texts) = pending.manual
             && texts != self.manual
@@ -493,26 +603,27 @@ impl Worker {
 
     fn start_over(&mut self) {
         let mut builder = Builder::new(self.setup.settings.clone());
-        for (name, known) in &self.services {
+        for (giver, known) in &self.services {
             let parsed = std::panic::catch_unwind(AssertUnwindSafe(|| self.parse(&known.instances)));
-            builder.service(name, without(parsed.map(|p| p.entries).unwrap_or_default(), &self.disabled));
+            let entries = without(parsed.map(|p| p.entries).unwrap_or_default(), &self.disabled);
+            builder.service_in(giver.datacenter(), &giver.service, entries);
         }
         builder.manual(self.manual_entries());
         self.builder = builder;
     }
 
     /// `false`: nothing new.
-    fn service(&mut self, name: Arc<str>, instances: Arc<[Instance]>) -> bool {
-        let known = self.services.get(&name);
+    fn service(&mut self, giver: Giver, instances: Arc<[Instance]>) -> bool {
+        let known = self.services.get(&giver);
         if known.map_or(instances.is_empty(), |k| k.instances == instances) {
             return false;
         }
         let parsed = self.parse(&instances);
-        self.builder.service(&name, without(parsed.entries, &self.disabled));
+        self.give(&giver, parsed.entries);
         if instances.is_empty() {
-            self.services.remove(&name);
+            self.services.remove(&giver);
         } else {
-            self.services.insert(name, Known { instances, rejects: parsed.rejects });
+            self.services.insert(giver, Known { instances, rejects: parsed.rejects });
         }
         true
     }
@@ -520,15 +631,20 @@ impl Worker {
     /// Services with instances that name entries, which have changed. `false`: there are none.
     fn read_again(&mut self, which: impl Fn(&Instance) -> bool) -> bool {
         let all: Vec<_> = self.services.iter().filter(|(_, known)| known.instances.iter().any(&which)).collect();
-        let all: Vec<_> = all.into_iter().map(|(name, known)| (name.clone(), self.parse(&known.instances))).collect();
+        let all: Vec<_> = all.into_iter().map(|(giver, known)| (giver.clone(), self.parse(&known.instances))).collect();
         let some = !all.is_empty();
-        for (name, parsed) in all {
-            self.builder.service(&name, without(parsed.entries, &self.disabled));
-            if let Some(known) = self.services.get_mut(&name) {
+        for (giver, parsed) in all {
+            self.give(&giver, parsed.entries);
+            if let Some(known) = self.services.get_mut(&giver) {
                 known.rejects = parsed.rejects;
             }
         }
         some
+    }
+
+    /// To the builder, but for what is disabled.
+    fn give(&mut self, giver: &Giver, entries: Vec<Entry>) {
+        self.builder.service_in(giver.datacenter(), &giver.service, without(entries, &self.disabled));
     }
 
     fn parse(&self, instances: &[Instance]) -> Parsed {
@@ -547,11 +663,13 @@ impl Worker {
             return false;
         }
         let before = std::mem::replace(&mut self.disabled, disabled);
-        for name in before.iter().chain(self.disabled.iter()).map(|one| one.service.as_str()) {
-            if let Some(known) = self.services.get(name) {
-                let parsed = self.parse(&known.instances);
-                self.builder.service(name, without(parsed.entries, &self.disabled));
-            }
+        let concerned: HashSet<&str> =
+            before.iter().chain(self.disabled.iter()).map(|one| one.service.as_str()).collect();
+        let concerned = self.services.iter().filter(|(giver, _)| concerned.contains(&*giver.service));
+        let concerned: Vec<_> =
+            concerned.map(|(giver, known)| (giver.clone(), self.parse(&known.instances).entries)).collect();
+        for (giver, entries) in concerned {
+            self.give(&giver, entries);
         }
         self.builder.manual(self.manual_entries());
         true
@@ -575,7 +693,7 @@ impl Worker {
             named_texts: self.named_texts.clone(),
             error_texts: self.error_texts.clone(),
             page: self.page.clone(),
-            services: self.services.iter().map(|(name, known)| (name.clone(), known.instances.clone())).collect(),
+            services: self.services.iter().map(|(giver, known)| (giver.clone(), known.instances.clone())).collect(),
             manual: self.manual.clone(),
             whole: self.whole.clone(),
             disabled: self.disabled.clone(),
@@ -594,9 +712,11 @@ impl Worker {
         match self.setup.log {
             RoutesLog::Off => {}
             RoutesLog::Delta if difference.is_empty() => {}
-            RoutesLog::Delta => tracing::info!("Config updates\n{}", difference.join("\n")),
-            RoutesLog::All => tracing::info!("Updated config to\n{}", self.builder.source_lines().join("\n")),
-            RoutesLog::Detail => tracing::info!("Updated config to\n{}", self.table.tree()),
+            RoutesLog::Delta => tracing::info!(target: SEVERAL_LINES, "Config updates\n{}", difference.join("\n")),
+            RoutesLog::All => {
+                tracing::info!(target: SEVERAL_LINES, "Updated config to\n{}", self.builder.source_lines().join("\n"))
+            }
+            RoutesLog::Detail => tracing::info!(target: SEVERAL_LINES, "Updated config to\n{}", self.table.tree()),
         }
     }
 
@@ -647,9 +767,23 @@ impl Worker {
             targets,
             services: self.services.len(),
             instances: self.services.values().map(|k| k.instances.len()).sum(),
+            shares: self.shares(),
             rejects: rejects.into(),
             changes,
         }));
+    }
+
+    /// Services and instances of other datacenters.
+    fn shares(&self) -> BTreeMap<Arc<str>, (usize, usize)> {
+        let mut shares = BTreeMap::new();
+        for (giver, known) in &self.services {
+            if let Some(datacenter) = &giver.datacenter {
+                let (services, instances): &mut (usize, usize) = shares.entry(datacenter.clone()).or_default();
+                *services += 1;
+                *instances += known.instances.len();
+            }
+        }
+        shares
     }
 
     fn aliases(&self) -> Aliases {

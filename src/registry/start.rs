@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use super::consul::announce::Order;
 use super::consul::overrides::Overrides;
 use super::consul::own_keys::OwnKeys;
+use super::consul::remote::Remotes;
 use super::disabled::Control;
 use super::preview::Preview;
 use super::publish::{Feed, Funnel, Setup};
@@ -112,8 +113,19 @@ pub async fn start(config: Config, publish: Arc<dyn Publish>) -> Result<Registry
                     (Err(error), None) => return Err(error),
                 }
             };
-            if !answered {
-                tasks.spawn(ask_datacenter(client.clone(), feed.clone()));
+            board.own_datacenter(&setup.datacenter, client.clone());
+            // Before our own services can be known: the first table is to wait for the others.
+            let remotes = (!consul.datacenters.is_empty()).then(|| Remotes {
+                client: client.clone(),
+                config: (**consul).clone(),
+                feed: feed.clone(),
+                board: board.clone(),
+                kept: kept.as_ref().map(|(inputs, _)| inputs.remote.clone()).unwrap_or_default(),
+            });
+            match remotes {
+                Some(remotes) if answered => remotes.watch(&setup.datacenter, &mut tasks),
+                None if answered => {}
+                remotes => _ = tasks.spawn(ask_datacenter(client.clone(), feed.clone(), board.clone(), remotes)),
             }
             setup.tag_prefix.clone_from(&consul.tag_prefix);
             setup.allow.clone_from(&consul.allow);
@@ -267,15 +279,22 @@ fn kept(store: &Store) -> Option<(Inputs, SystemTime)> {
     }
 }
 
-/// Until Consul says it: what was kept may be of another time.
-async fn ask_datacenter(client: Client, feed: Feed) {
-    loop {
+/// Until Consul says it: what was kept may be of another time. Then the other datacenters are known, too.
+async fn ask_datacenter(client: Client, feed: Feed, board: Arc<Board>, remotes: Option<Remotes>) {
+    let own = loop {
         tokio::time::sleep(ASK_DATACENTER).await;
-        if let Ok(datacenter) = client.datacenter().await {
-            feed.datacenter(datacenter);
-            return;
+        if let Ok(own) = client.datacenter().await {
+            break own;
         }
+    };
+    feed.datacenter(own.clone());
+    board.own_datacenter(&own, client);
+    // They end with this task.
+    let mut tasks = JoinSet::new();
+    if let Some(remotes) = remotes {
+        remotes.watch(&own, &mut tasks);
     }
+    while tasks.join_next().await.is_some() {}
 }
 
 /// The patience at start.

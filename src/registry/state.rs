@@ -20,20 +20,25 @@ use super::publish::{Feed, Manual};
 use super::status::Board;
 use super::{ConsulConfig, StateConfig};
 use crate::metrics::names;
-use crate::route::{self, Instance};
+use crate::route::{self, Datacenter, Instance};
 
 /// What a table is made of, as texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Inputs {
     pub(super) datacenter: String,
     /// By service; sorted by id.
-    pub(super) services: BTreeMap<Arc<str>, Arc<[Instance]>>,
+    pub(super) services: Inherited,
+    /// The same of other datacenters.
+    pub(super) remote: BTreeMap<Arc<str>, Inherited>,
     pub(super) manual: Manual,
     pub(super) page: String,
     pub(super) named: Manual,
     pub(super) error_pages: Manual,
     pub(super) disabled: Vec<Disabled>,
 }
+
+/// Instances by service.
+pub(super) type Inherited = BTreeMap<Arc<str>, Arc<[Instance]>>;
 
 /// The file.
 #[derive(Clone, Debug)]
@@ -42,6 +47,8 @@ pub(super) struct Store {
     /// Where these inputs come from: those of another Consul, or of other keys in it, are nothing to us.
     identity: String,
     max_age: Duration,
+    /// Those that are watched beside our own; of others nothing is taken.
+    datacenters: Arc<[Arc<Datacenter>]>,
 }
 
 /// Why there is nothing to start with.
@@ -57,6 +64,8 @@ struct Document {
     identity: String,
     datacenter: String,
     services: BTreeMap<String, Vec<Saved>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    datacenters: BTreeMap<String, BTreeMap<String, Vec<Saved>>>,
     #[serde(default)]
     overrides: Vec<(String, String)>,
     #[serde(default)]
@@ -94,7 +103,8 @@ impl Store {
             consul.options_path.clone(),
             consul.error_pages_path.clone(),
         ];
-        Self { path: config.dir.join(FILE), identity: parts.join(" "), max_age: config.max_age }
+        let datacenters = consul.ranked();
+        Self { path: config.dir.join(FILE), identity: parts.join(" "), max_age: config.max_age, datacenters }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -177,11 +187,14 @@ impl Store {
             down: one.down,
             options: one.options.clone(),
         };
-        let services = inputs.services.iter();
+        let services = |all: &Inherited| {
+            all.iter().map(|(name, all)| (name.to_string(), all.iter().map(saved).collect())).collect()
+        };
         let document = Document {
             identity: self.identity.clone(),
             datacenter: inputs.datacenter.clone(),
-            services: services.map(|(name, all)| (name.to_string(), all.iter().map(saved).collect())).collect(),
+            services: services(&inputs.services),
+            datacenters: inputs.remote.iter().map(|(name, all)| (name.to_string(), services(all))).collect(),
             overrides: plain(&inputs.manual),
             page: inputs.page.clone(),
             options: plain(&inputs.named),
@@ -219,28 +232,17 @@ impl Store {
         let texts = |list: Vec<(String, String)>| -> Manual {
             list.into_iter().map(|(key, text)| (key.into(), text.into())).collect()
         };
-        let services = document.services.into_iter().map(|(name, all)| {
-            let name: Arc<str> = name.into();
-            let instance = |one: Saved| Instance {
-                service: name.clone(),
-                id: one.id.into(),
-                address: one.address,
-                port: one.port,
-                tags: one.tags,
-                down: one.down,
-                options: one.options.into_iter().map(|(key, value)| (key, route::held(&value))).collect(),
-            };
-            let mut all: Vec<Instance> = all.into_iter().map(instance).collect();
-            all.sort_by(|a, b| a.id.cmp(&b.id));
-            all.dedup_by(|a, b| a.id == b.id);
-            (name, all.into())
-        });
-        let services = services.collect();
+        let mut remote = document.datacenters;
+        let others = self.datacenters.iter().filter(|other| *other.name != *document.datacenter);
+        let remote = others
+            .filter_map(|other| Some((other.name.clone(), services(remote.remove(&*other.name)?, Some(other)))))
+            .collect();
         let mut manual = texts(document.overrides);
         manual.sort();
         Ok(Inputs {
             datacenter: document.datacenter,
-            services,
+            services: services(document.services, None),
+            remote,
             manual,
             page: document.page,
             named: texts(document.options),
@@ -297,6 +299,27 @@ pub(super) async fn keep(store: Store, feed: Feed, board: Arc<Board>, mut change
             Err(_) => return,
         }
     }
+}
+
+fn services(saved: BTreeMap<String, Vec<Saved>>, datacenter: Option<&Arc<Datacenter>>) -> Inherited {
+    let services = saved.into_iter().map(|(name, all)| {
+        let name: Arc<str> = name.into();
+        let instance = |one: Saved| Instance {
+            service: name.clone(),
+            id: one.id.into(),
+            datacenter: datacenter.cloned(),
+            address: one.address,
+            port: one.port,
+            tags: one.tags,
+            down: one.down,
+            options: one.options.into_iter().map(|(key, value)| (key, route::held(&value))).collect(),
+        };
+        let mut all: Vec<Instance> = all.into_iter().map(instance).collect();
+        all.sort_by(|a, b| a.id.cmp(&b.id));
+        all.dedup_by(|a, b| a.id == b.id);
+        (name, all.into())
+    });
+    services.collect()
 }
 
 fn checksum(body: &[u8]) -> String {

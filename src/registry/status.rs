@@ -1,13 +1,14 @@
 //! What the registry is doing, readable at any time: sources, rejects, recent changes.
 
-use std::collections::VecDeque;
-use std::fmt::Display;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::{self, Display};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use serde::{Serialize, Serializer};
 
+use crate::consul::{Client, Contact};
 use crate::metrics::names;
 use crate::route::{Origin, Reject};
 
@@ -23,6 +24,27 @@ pub struct Status {
     #[serde(flatten, serialize_with = "inner")]
     pub table: Arc<TableStatus>,
     pub sources: Vec<SourceStatus>,
+    /// Those of Consul that are watched, our own first.
+    pub datacenters: Vec<DatacenterStatus>,
+}
+
+/// What is known of a datacenter.
+#[derive(Clone, Debug, Serialize)]
+pub struct DatacenterStatus {
+    pub name: String,
+    /// Our own: its targets are preferred, and overrides and pages are those of its KV store.
+    pub own: bool,
+    /// Milliseconds since the list of its services that is in force was heard of; `None`: it never was.
+    pub age_ms: Option<u64>,
+    /// Failures in a row of what fails most; 0: all is well.
+    pub failures: u64,
+    pub last_error: Option<String>,
+    pub warning: Option<String>,
+    /// With routes.
+    pub services: usize,
+    pub instances: usize,
+    #[serde(skip)]
+    pub contact: Option<Contact>,
 }
 
 /// The part that changes with each table.
@@ -42,6 +64,9 @@ pub struct TableStatus {
     /// Services and instances with routes.
     pub services: usize,
     pub instances: usize,
+    /// How many of each are those of other datacenters.
+    #[serde(skip)]
+    pub shares: BTreeMap<Arc<str>, (usize, usize)>,
     /// What could not be used, and why.
     #[serde(serialize_with = "rejects")]
     pub rejects: Arc<[Reject]>,
@@ -67,6 +92,9 @@ pub struct Change {
 #[derive(Clone, Debug, Serialize)]
 pub struct SourceStatus {
     pub name: &'static str,
+    /// `None`: our own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datacenter: Option<String>,
     #[serde(serialize_with = "millis")]
     pub last_good: Option<SystemTime>,
     /// Milliseconds since then. With blocking queries half a minute is nothing unusual.
@@ -98,14 +126,41 @@ pub(super) struct Board {
     pub(super) table: ArcSwap<TableStatus>,
     sources: Mutex<Vec<Source>>,
     stale: Mutex<Option<SystemTime>>,
+    /// Our own first.
+    datacenters: Mutex<Vec<(Arc<str>, Client)>>,
 }
 
 impl Board {
     /// A new source. `what` completes "Consul: ..." in the log.
     pub(super) fn source(&self, name: &'static str) -> Source {
-        let source = Source(Arc::new(Named { name, state: Mutex::default() }));
+        self.source_in(None, name)
+    }
+
+    /// The same of another datacenter.
+    pub(super) fn source_in(&self, datacenter: Option<&Arc<str>>, name: &'static str) -> Source {
+        let source = Source(Arc::new(Named { name, datacenter: datacenter.cloned(), state: Mutex::default() }));
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).push(source.clone());
         source
+    }
+
+    /// Which one is our own, as far as is known. To be called before the others are named.
+    pub(super) fn own_datacenter(&self, name: &str, client: Client) {
+        *self.datacenters() = vec![(name.into(), client)];
+    }
+
+    pub(super) fn other_datacenter(&self, name: &Arc<str>, client: Client) {
+        self.datacenters().push((name.clone(), client));
+    }
+
+    fn datacenters(&self) -> MutexGuard<'_, Vec<(Arc<str>, Client)>> {
+        self.datacenters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The list of the services of our own datacenter was answered.
+    pub(super) fn has_own_services(&self) -> bool {
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = sources.iter().filter(|source| source.0.datacenter.is_none() && source.0.name == SERVICES[0]);
+        own.any(Source::has_answered)
     }
 
     /// What was kept on disk is in force, and was right at this time.
@@ -126,22 +181,55 @@ impl Board {
         *self.stale.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every source has answered last time.
+    /// Every source of our own datacenter has answered last time. The others may be gone for good.
     pub(super) fn is_well(&self) -> bool {
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        self.stale().is_none() && sources.iter().all(|source| source.state().failures == 0)
+        let mut own = sources.iter().filter(|source| source.0.datacenter.is_none());
+        self.stale().is_none() && own.all(|source| source.state().failures == 0)
     }
 
     pub(super) fn status(&self, ready: bool) -> Status {
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Status {
-            ready,
-            stale: self.stale(),
-            table: self.table.load_full(),
-            sources: sources.iter().map(Source::status).collect(),
-        }
+        let table = self.table.load_full();
+        let mut sources: Vec<SourceStatus> = sources.iter().map(Source::status).collect();
+        sources.sort_by_key(|source| source.datacenter.is_some());
+        let datacenters = self.datacenters().clone();
+        let datacenters = datacenters.into_iter().zip(0..).map(|(of, rank)| datacenter(of, rank, &sources, &table));
+        Status { ready, stale: self.stale(), datacenters: datacenters.collect(), table, sources }
     }
 }
+
+fn datacenter(
+    (name, client): (Arc<str>, Client),
+    rank: usize,
+    sources: &[SourceStatus],
+    table: &TableStatus,
+) -> DatacenterStatus {
+    let own = rank == 0;
+    let of = if own { None } else { Some(&*name) };
+    let here = || sources.iter().filter(|source| source.datacenter.as_deref() == of && SERVICES.contains(&source.name));
+    let worst = here().max_by_key(|source| source.failures);
+    let (services, instances) = match own {
+        true => table.shares.values().fold((table.services, table.instances), |left, (services, instances)| {
+            (left.0.saturating_sub(*services), left.1.saturating_sub(*instances))
+        }),
+        false => table.shares.get(&name).copied().unwrap_or_default(),
+    };
+    DatacenterStatus {
+        own,
+        age_ms: here().find(|source| source.name == SERVICES[0]).and_then(|source| source.age_ms),
+        failures: worst.map_or(0, |source| source.failures),
+        last_error: worst.filter(|source| source.failures > 0).and_then(|source| source.last_error.clone()),
+        warning: here().find_map(|source| source.warning.clone()),
+        services,
+        instances,
+        contact: client.contact(),
+        name: name.to_string(),
+    }
+}
+
+/// Sources that every datacenter has.
+const SERVICES: [&str; 3] = ["services", "checks", "instances"];
 
 /// Keeps count of good and bad answers of one source, and logs the bad ones sparingly.
 #[derive(Clone)]
@@ -149,7 +237,19 @@ pub(super) struct Source(Arc<Named>);
 
 struct Named {
     name: &'static str,
+    /// `None`: our own.
+    datacenter: Option<Arc<str>>,
     state: Mutex<State>,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        match &self.datacenter {
+            None => Ok(()),
+            Some(datacenter) => write!(f, " of {datacenter}"),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -174,20 +274,20 @@ impl Source {
         let now = SystemTime::now();
         state.last_good = Some((now, Instant::now()));
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        metrics::gauge!(names::REGISTRY_CONTACT, "source" => self.0.name).set(seconds);
+        metrics::gauge!(names::REGISTRY_CONTACT, self.labels()).set(seconds);
         state.index = index;
         if std::mem::take(&mut state.failures) > 0 {
-            metrics::gauge!(names::REGISTRY_FAILING, "source" => self.0.name).set(0.0);
+            metrics::gauge!(names::REGISTRY_FAILING, self.labels()).set(0.0);
         }
         state.lines = 0;
         if std::mem::take(&mut state.complained) {
-            tracing::info!("registry: {} is well again", self.0.name);
+            tracing::info!("registry: {} is well again", self.0);
         }
     }
 
     pub(super) fn failed(&self, error: &dyn Display) {
-        metrics::counter!(names::REGISTRY_ERRORS, "source" => self.0.name).increment(1);
-        metrics::gauge!(names::REGISTRY_FAILING, "source" => self.0.name).set(1.0);
+        metrics::counter!(names::REGISTRY_ERRORS, self.labels()).increment(1);
+        metrics::gauge!(names::REGISTRY_FAILING, self.labels()).set(1.0);
         let mut state = self.state();
         state.failures += 1;
         state.unlogged += 1;
@@ -196,7 +296,7 @@ impl Source {
         let pause = LOG_EVERY * (1 << state.lines.saturating_sub(1).min(5));
         if state.logged.is_none_or(|at| at.elapsed() >= pause) {
             let times = if state.unlogged > 1 { format!(" ({} times)", state.unlogged) } else { String::new() };
-            tracing::warn!("registry: {}: {text}{times}. Keeping what was last known", self.0.name);
+            tracing::warn!("registry: {}: {text}{times}. Keeping what was last known", self.0);
             state.logged = Some(Instant::now());
             state.unlogged = 0;
             state.lines += 1;
@@ -210,7 +310,7 @@ impl Source {
         let mut state = self.state();
         if state.warning != warning {
             if let Some(text) = &warning {
-                tracing::warn!("registry: {}: {text}", self.0.name);
+                tracing::warn!("registry: {}: {text}", self.0);
             }
             state.warning = warning;
         }
@@ -220,6 +320,7 @@ impl Source {
         let state = self.state();
         SourceStatus {
             name: self.0.name,
+            datacenter: self.0.datacenter.as_ref().map(ToString::to_string),
             last_good: state.last_good.map(|(at, _)| at),
             age_ms: state.last_good.map(|(_, at)| at.elapsed().as_millis() as u64),
             index: state.index,
@@ -229,7 +330,17 @@ impl Source {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    /// It has said something, sooner or later.
+    pub(super) fn has_answered(&self) -> bool {
+        self.state().last_good.is_some()
+    }
+
+    fn labels(&self) -> Vec<metrics::Label> {
+        let datacenter = self.0.datacenter.as_ref().map(|name| metrics::Label::new("datacenter", name.clone()));
+        [metrics::Label::new("source", self.0.name)].into_iter().chain(datacenter).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

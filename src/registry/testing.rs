@@ -27,9 +27,13 @@ use crate::route::{Instance, Table};
 pub(super) struct Fake {
     state: Arc<Mutex<State>>,
     changed: watch::Sender<u64>,
+    wan: Wan,
     address: SocketAddr,
     server: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
+
+/// Other datacenters that can be asked for.
+type Wan = Arc<Mutex<BTreeMap<String, (Arc<Mutex<State>>, watch::Sender<u64>)>>>;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -105,6 +109,7 @@ impl Fake {
         let fake = Self {
             state: Arc::new(Mutex::new(state)),
             changed: watch::Sender::new(0),
+            wan: Wan::default(),
             address: listener.local_addr().unwrap(),
             server: Mutex::new(None),
         };
@@ -122,6 +127,15 @@ impl Fake {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// From now on this one answers for the other with `dc=`; the faults and the log of such requests are those of the other.
+    pub(super) fn join(&self, datacenter: &str, other: &Fake) {
+        self.wan.lock().unwrap().insert(datacenter.into(), (other.state.clone(), other.changed.clone()));
+    }
+
+    pub(super) fn part(&self, datacenter: &str) {
+        self.wan.lock().unwrap().remove(datacenter);
     }
 
     pub(super) fn put(&self, svc: Svc) {
@@ -232,16 +246,16 @@ impl Fake {
     }
 
     fn serve(&self, listener: TcpListener) {
-        let (state, changed) = (self.state.clone(), self.changed.clone());
+        let (state, changed, wan) = (self.state.clone(), self.changed.clone(), self.wan.clone());
         *self.server.lock().unwrap() = Some(tokio::spawn(async move {
             // They end with the server.
             let mut connections = JoinSet::new();
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
-                let (state, changed) = (state.clone(), changed.clone());
+                let (state, changed, wan) = (state.clone(), changed.clone(), wan.clone());
                 connections.spawn(async move {
                     let io = hyper_util::rt::TokioIo::new(socket);
-                    let service = hyper::service::service_fn(|request| answer(request, &state, &changed));
+                    let service = hyper::service::service_fn(|request| answer(request, &state, &changed, &wan));
                     let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
                 });
             }
@@ -253,11 +267,25 @@ async fn answer(
     request: Request<Incoming>,
     state: &Arc<Mutex<State>>,
     changes: &watch::Sender<u64>,
+    wan: &Wan,
 ) -> Result<Response<Full<Bytes>>, Box<dyn std::error::Error + Send + Sync>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let path = head.uri.path().to_owned();
     let query = head.uri.query().unwrap_or_default().to_owned();
+    let parameter =
+        |name: &str| query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('=').map(str::to_owned));
+    let other = match parameter("dc") {
+        None => None,
+        Some(name) => match wan.lock().unwrap().get(&name) {
+            Some(other) => Some(other.clone()),
+            None => {
+                state.lock().unwrap().log.push((Instant::now(), format!("{} {}", head.method, head.uri)));
+                return Ok(Response::builder().status(500).body(Full::from("No path to datacenter"))?);
+            }
+        },
+    };
+    let (state, changes) = other.as_ref().map_or((state, changes), |(state, changes)| (state, changes));
     let fault = {
         let mut state = state.lock().unwrap();
         state.log.push((Instant::now(), format!("{} {}", head.method, head.uri)));
@@ -277,8 +305,6 @@ async fn answer(
         Some(Fault::Delay(time)) => tokio::time::sleep(*time).await,
         _ => {}
     }
-    let parameter =
-        |name: &str| query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('=').map(str::to_owned));
     if head.method == Method::PUT {
         let answer = put(&mut state.lock().unwrap(), &path, &parameter, &body);
         changes.send_modify(|n| *n += 1);
@@ -428,6 +454,7 @@ pub(super) fn config(address: &str) -> Config {
         token: Token::None,
         namespace: None,
         partition: None,
+        datacenter: None,
         consistency: Consistency::Consistent,
         tls: Default::default(),
     }
@@ -549,10 +576,10 @@ impl View {
 
     pub(super) fn look(&mut self) {
         let taken = self.feed.take();
-        for (name, instances) in taken.services {
+        for (giver, instances) in taken.services {
             match instances.is_empty() {
-                true => self.services.remove(&*name),
-                false => self.services.insert(name.to_string(), instances.to_vec()),
+                true => self.services.remove(&giver.to_string()),
+                false => self.services.insert(giver.to_string(), instances.to_vec()),
             };
         }
         if taken.manual.is_some() {
@@ -634,6 +661,10 @@ impl Recorder {
     /// The table in force as text, one line per target; empty before the first.
     pub(super) fn listing(&self) -> String {
         self.0.lock().unwrap().last().map(|(_, table, _)| table.listing()).unwrap_or_default()
+    }
+
+    pub(super) fn table(&self) -> Option<Arc<Table>> {
+        self.0.lock().unwrap().last().map(|(_, table, _)| table.clone())
     }
 
     pub(super) fn page(&self) -> Option<String> {

@@ -230,6 +230,7 @@ mod tests {
         let instance = Instance {
             service: "blog".into(),
             id: "n/blog".into(),
+            datacenter: None,
             address: "10.0.0.1".into(),
             port: 80,
             tags: vec!["urlprefix-blog.example.com/".into(), "urlprefix-shop.example.com/".into()],

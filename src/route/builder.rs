@@ -20,14 +20,14 @@ use super::{Command, Entry, Reject, Route, Settings, Source, Table, diff};
 /// Builds tables, and builds again only the routes that a change touches.
 pub struct Builder {
     settings: Settings,
-    services: HashMap<Arc<str>, Vec<Arc<Prepared>>>,
+    services: HashMap<Giver, Vec<Arc<Prepared>>>,
     manual: Manual,
     sites: HashMap<Source, Site>,
     dirty: HashSet<Source>,
     /// Sites with rejects.
     rejecting: BTreeSet<Source>,
     /// Services with commands that services cannot give.
-    misplaced: BTreeSet<Arc<str>>,
+    misplaced: BTreeSet<Giver>,
     rejects: Vec<Reject>,
     rejects_changed: bool,
     /// How many targets have each name.
@@ -36,6 +36,9 @@ pub struct Builder {
     table: Table,
     delta: Delta,
 }
+
+/// Who gives commands: a datacenter, empty for our own, and a service in it.
+type Giver = (Arc<str>, Arc<str>);
 
 /// What a build gave.
 pub struct Built {
@@ -97,7 +100,13 @@ impl Builder {
     /// Replaces everything that one service contributes. No entries: the service is gone. Services only add: other
     /// commands are rejects.
     pub fn service(&mut self, name: &str, entries: Vec<Entry>) {
-        let old = self.services.get(name).map_or(&[][..], Vec::as_slice);
+        self.service_in("", name, entries);
+    }
+
+    /// The same for a service of another datacenter. Services of one name are as many services as they have datacenters.
+    pub fn service_in(&mut self, datacenter: &str, name: &str, entries: Vec<Entry>) {
+        let giver: Giver = (datacenter.into(), name.into());
+        let old = self.services.get(&giver).map_or(&[][..], Vec::as_slice);
         let head = old.iter().zip(&entries).take_while(|(old, new)| old.entry == **new).count();
         let rest = (&old[head..], &entries[head..]);
         let tail = rest.0.iter().rev().zip(rest.1.iter().rev()).take_while(|(old, new)| old.entry == **new).count();
@@ -123,20 +132,19 @@ impl Builder {
         self.delta.removed.extend(removed);
         self.delta.added.extend(added);
 
-        let name: Arc<str> = name.into();
         let misplaced = now.iter().any(|prepared| prepared.add().is_none());
-        if misplaced || self.misplaced.contains(&name) {
+        if misplaced || self.misplaced.contains(&giver) {
             self.rejects_changed = true;
         }
         if misplaced {
-            self.misplaced.insert(name.clone());
+            self.misplaced.insert(giver.clone());
         } else {
-            self.misplaced.remove(&name);
+            self.misplaced.remove(&giver);
         }
         if now.is_empty() {
-            self.services.remove(&name);
+            self.services.remove(&giver);
         } else {
-            self.services.insert(name, now);
+            self.services.insert(giver, now);
         }
     }
 

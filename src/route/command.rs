@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use super::{Class, Destination, Options, Remark, Scheme, Weight, pending, quote};
+use super::{Class, Datacenter, Destination, Options, Remark, Scheme, Weight, pending, quote};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
@@ -23,6 +23,8 @@ pub struct Add {
     pub service: Arc<str>,
     /// `<node>/<service id>`, if it comes from a tag.
     pub instance: Option<Arc<str>>,
+    /// That of the instance; `None`: our own.
+    pub datacenter: Option<Arc<Datacenter>>,
     pub source: Source,
     pub destination: Arc<Destination>,
     pub weight: Weight,
@@ -103,6 +105,7 @@ pub(super) fn is_ipv6_host(host: &str) -> bool {
 pub(super) struct Draft {
     pub(super) service: Arc<str>,
     pub(super) instance: Option<Arc<str>>,
+    pub(super) datacenter: Option<Arc<Datacenter>>,
     pub(super) source: Source,
     pub(super) destination: Arc<Destination>,
     pub(super) weight: Weight,
@@ -140,6 +143,7 @@ impl Draft {
         let add = Add {
             service: self.service,
             instance: self.instance,
+            datacenter: self.datacenter,
             source: self.source,
             destination: self.destination,
             weight: self.weight,

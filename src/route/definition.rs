@@ -79,6 +79,7 @@ impl Definition {
                 Draft {
                     service: service.unwrap_or_default(),
                     instance: None,
+                    datacenter: None,
                     source: Source::parse(&self.src)?,
                     destination: Arc::new(Destination::parse(&self.dst)?),
                     weight,

@@ -129,6 +129,9 @@ pub struct Choice {
     pub service: String,
     /// `<node>/<service id>`, if it comes from a tag.
     pub instance: Option<String>,
+    /// `None`: our own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datacenter: Option<String>,
     pub destination: String,
     pub tags: Vec<String>,
     /// Of the requests for this route, 0 to 1.

@@ -55,6 +55,7 @@ fn add(mut words: Words<'_>) -> Result<(Command, Option<Remark>), String> {
     Draft {
         service: service.into(),
         instance: None,
+        datacenter: None,
         source: Source::parse(source)?,
         destination: Arc::new(Destination::parse(destination)?),
         weight,

@@ -12,6 +12,7 @@ mod allow;
 mod balance;
 mod builder;
 mod command;
+mod datacenter;
 mod definition;
 mod destination;
 mod diff;
@@ -49,6 +50,7 @@ pub use allow::Allow;
 pub use balance::{Circumstances, HashKey, Strategy, stable_hash};
 pub use builder::{Builder, Built, Delta};
 pub use command::{Add, Command, Delete, SetWeight, Source};
+pub use datacenter::{Datacenter, Priority};
 pub use definition::{Definition, parse_definitions, parse_json};
 pub use destination::{Destination, Scheme};
 pub use diff::diff;
@@ -162,8 +164,10 @@ impl Parsed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Instance {
     pub service: Arc<str>,
-    /// `<node>/<service id>`: service ids are unique per node only.
+    /// `<node>/<service id>`: service ids are unique per node only. Of another datacenter see [`Datacenter::name_instance`].
     pub id: Arc<str>,
+    /// `None`: our own.
+    pub datacenter: Option<Arc<Datacenter>>,
     pub address: String,
     pub port: u16,
     pub tags: Vec<String>,

@@ -12,7 +12,7 @@ use super::{
     pending,
 };
 
-/// Reads the route tags of an instance. `datacenter` is the value of `$DC`.
+/// Reads the route tags of an instance. `datacenter` is the value of `$DC`, unless the instance has a datacenter of its own.
 pub fn parse_tags(instance: &Instance, prefix: &str, datacenter: &str) -> Parsed {
     parse_tags_with(instance, prefix, datacenter, &Named::default())
 }
@@ -22,6 +22,7 @@ pub fn parse_tags(instance: &Instance, prefix: &str, datacenter: &str) -> Parsed
 pub fn parse_tags_with(instance: &Instance, prefix: &str, datacenter: &str, named: &Named) -> Parsed {
     let trimmed = || instance.tags.iter().map(|tag| tag.trim());
     let service_tags: Arc<[Arc<str>]> = trimmed().filter(|tag| !tag.starts_with(prefix)).map(Into::into).collect();
+    let datacenter = instance.datacenter.as_ref().map_or(datacenter, |datacenter| &datacenter.name);
     let mut reader = Reader { instance, datacenter, named, service_tags, destinations: BTreeMap::new() };
     let mut parsed = Parsed::default();
     for tag in trimmed() {
@@ -171,6 +172,7 @@ impl Reader<'_> {
         Draft {
             service: self.instance.service.clone(),
             instance: Some(self.instance.id.clone()),
+            datacenter: self.instance.datacenter.clone(),
             source,
             destination,
             weight,

@@ -9,7 +9,7 @@ use super::balance::{Circumstances, Group, stable_hash};
 use super::glob::Glob;
 use super::path::decode;
 use super::route_paths::folded;
-use super::{Add, Class, Conditions, Destination, Options, Slot, Sticky, Strategy, Turn, Weight};
+use super::{Add, Class, Conditions, Datacenter, Destination, Options, Priority, Slot, Sticky, Strategy, Turn, Weight};
 
 /// Targets that serve one host and path.
 #[derive(Debug)]
@@ -145,6 +145,8 @@ pub struct Target {
     pub service: Arc<str>,
     /// `<node>/<service id>`, if it comes from a tag.
     pub instance: Option<Arc<str>>,
+    /// That of the instance; `None`: our own.
+    pub datacenter: Option<Arc<Datacenter>>,
     pub tags: Arc<[Arc<str>]>,
     pub destination: Arc<Destination>,
     pub options: Arc<Options>,
@@ -156,6 +158,7 @@ pub struct Target {
     pub state: Slot,
     identity: u128,
     place: u64,
+    priority: Priority,
 }
 
 impl Target {
@@ -163,6 +166,7 @@ impl Target {
         Self {
             service: add.service.clone(),
             instance: add.instance.clone(),
+            datacenter: add.datacenter.clone(),
             tags: add.tags.clone(),
             destination: add.destination.clone(),
             options: add.options.clone(),
@@ -171,12 +175,18 @@ impl Target {
             state: Slot::default(),
             identity,
             place: place(add),
+            priority: Priority::of(&add.options, add.datacenter.as_deref()),
         }
     }
 
     /// Lower ones are asked first.
-    pub fn priority(&self) -> u32 {
-        self.options.balance.as_ref().map_or(0, |balance| balance.priority)
+    pub fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// The instance as its own datacenter calls it: the same name everywhere, and only there without an equal.
+    pub fn home_instance(&self) -> Option<&str> {
+        home_instance(self.instance.as_deref(), self.datacenter.as_deref())
     }
 
     /// A hash of service, instance and destination that is the same on every machine.
@@ -192,18 +202,23 @@ impl Target {
 
 /// See [`Target::identity`].
 pub(super) fn identity(add: &Add) -> u128 {
-    wide_hash(&(&add.service, &add.instance, &add.destination.text, &add.options.raw))
+    wide_hash(&(&add.service, &add.instance, &add.datacenter, &add.destination.text, &add.options.raw))
 }
 
 /// See [`Target::place`].
 fn place(add: &Add) -> u64 {
-    let instance = add.instance.as_deref().unwrap_or_default();
+    let instance = home_instance(add.instance.as_deref(), add.datacenter.as_deref()).unwrap_or_default();
     stable_hash(&[add.service.as_bytes(), instance.as_bytes(), add.destination.text.as_bytes()])
+}
+
+fn home_instance<'a>(instance: Option<&'a str>, datacenter: Option<&Datacenter>) -> Option<&'a str> {
+    let instance = instance?;
+    Some(datacenter.map_or(instance, |datacenter| datacenter.home_name(instance)))
 }
 
 /// What two commands have in common that give one target, their weight aside.
 pub(super) fn sameness(add: &Add) -> u128 {
-    wide_hash(&(&add.service, &add.destination.text, &add.tags, &add.options.raw))
+    wide_hash(&(&add.service, &add.datacenter, &add.destination.text, &add.tags, &add.options.raw))
 }
 
 /// 128 bits, so that nobody has to think about collisions.

@@ -53,6 +53,7 @@ fn named_instance(service: &str, address: &str, tags: &[&str]) -> Instance {
     Instance {
         service: service.into(),
         id: format!("node/{service}-{address}").into(),
+        datacenter: None,
         address: address.to_owned(),
         port: 2222,
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),

@@ -39,7 +39,7 @@ pub(crate) struct Acme {
 }
 
 /// Where names lead to: all of these are asked for each challenge.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) http: Option<SocketAddr>,
     pub(crate) tls: Option<SocketAddr>,
@@ -61,6 +61,8 @@ pub(crate) struct Rules {
     pub(crate) external: Option<(String, Vec<u8>)>,
     /// Every other nonce is refused, which clients have to bear.
     pub(crate) bad_nonces: bool,
+    /// Challenges that are begun now are never looked at.
+    pub(crate) stalled: bool,
     /// Seconds from now to the window of renewal.
     pub(crate) renewal: Option<i64>,
 }
@@ -135,6 +137,7 @@ impl Acme {
             kinds: vec!["http-01", "tls-alpn-01"],
             external: None,
             bad_nonces: false,
+            stalled: false,
             renewal: None,
         };
         let shared = Arc::new(Shared {
@@ -442,6 +445,9 @@ impl Shared {
 
     /// From everywhere: each place has to answer.
     async fn validate(self: Arc<Self>, at: usize, kind: String) {
+        if self.rules().stalled {
+            return;
+        }
         let (order, thumb) = {
             let state = self.state();
             let order = state.orders[at].clone();

@@ -16,6 +16,8 @@ pub(crate) struct Consul {
     /// development agent for example.
     process: Option<(Process, tempfile::TempDir)>,
     addr: SocketAddr,
+    /// Where other datacenters find it; 0 if it is not ours.
+    wan: u16,
 }
 
 /// A node of the catalog that belongs to no agent, so that nothing repairs what a test writes there.
@@ -24,6 +26,11 @@ const NODE: &str = "test-node";
 impl Consul {
     /// Starts the real one and waits until it has a leader and knows itself.
     pub(crate) async fn real() -> Consul {
+        Self::real_in("dc1").await
+    }
+
+    /// The same in another datacenter.
+    pub(crate) async fn real_in(datacenter: &str) -> Consul {
         let program = program().await;
         // A port that is free now can be taken a moment later; then Consul ends at once, and others are tried.
         for _ in 0..5 {
@@ -36,6 +43,7 @@ impl Consul {
                     "server": server, "serf_lan": lan, "serf_wan": wan,
                 },
                 "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "node_name": name, "log_level": "warn",
+                "datacenter": datacenter,
                 "disable_update_check": true, "performance": { "raft_multiplier": 1 },
             });
             let file = dir.path().join("consul.json");
@@ -43,7 +51,7 @@ impl Consul {
             let args = ["agent", "-dev", "-config-file", file.to_str().expect("an ASCII path")];
             let process = Process::start(&program, &args, dir.path(), &[]);
             let addr = SocketAddr::from(([127, 0, 0, 1], http));
-            let mut consul = Consul { process: Some((process, dir)), addr };
+            let mut consul = Consul { process: Some((process, dir)), addr, wan };
             if consul.comes_up(&name).await {
                 return consul;
             }
@@ -53,7 +61,7 @@ impl Consul {
 
     /// One that runs already and is not ours to stop.
     pub(crate) fn at(addr: SocketAddr) -> Consul {
-        Consul { process: None, addr }
+        Consul { process: None, addr, wan: 0 }
     }
 
     async fn comes_up(&mut self, name: &str) -> bool {
@@ -93,6 +101,21 @@ impl Consul {
     /// `127.0.0.1:PORT`, as `registry.consul.addr` wants it.
     pub(crate) fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Makes one federation of the two, and waits until this one can ask the other.
+    pub(crate) async fn join_wan(&self, other: &Consul, datacenter: &str) {
+        self.ok("PUT", &format!("/v1/agent/join/127.0.0.1:{}?wan=1", other.wan), "").await;
+        until(PATIENCE, "an answer of the other datacenter", async || {
+            let (status, _) = self.call("GET", &format!("/v1/catalog/services?dc={datacenter}"), "").await;
+            (status == 200).then_some(())
+        })
+        .await;
+    }
+
+    /// Ends it without a farewell.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
     }
 
     /// Stops the process without closing anything: connections stay open and nothing answers.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::Method;
 use http::request::Parts;
+use tokio::net::TcpStream;
 
 use super::directory::Endpoint;
 use super::term::Term;
@@ -28,6 +29,8 @@ pub(super) struct Connection {
     interim: u32,
     /// The target would take another request.
     persists: bool,
+    /// Some of the body was taken without being read.
+    spliced: bool,
     pub(super) endpoint: u64,
     /// Not made for one client.
     pub(super) shared: bool,
@@ -44,6 +47,7 @@ impl Connection {
             limit: Deadline::default(),
             interim: 0,
             persists: false,
+            spliced: false,
             endpoint: endpoint.id,
             shared,
             term: Term::new(endpoint),
@@ -62,6 +66,7 @@ impl Connection {
         self.limit.clear();
         self.interim = 0;
         self.persists = false;
+        self.spliced = false;
     }
 
     /// Nothing of the request was sent.
@@ -157,6 +162,22 @@ impl Connection {
         Poll::Ready(step.map_err(BodyError::into))
     }
 
+    /// Where the rest of a body of known length comes from, and how long it is, if nothing has to be done with it.
+    pub(super) fn bulk(&self) -> Option<(&TcpStream, u64)> {
+        let Decoder::Length(left) = self.body else { return None };
+        if (left < BULK && !self.spliced) || !self.upload.is_sent() {
+            return None;
+        }
+        Some((self.link.bulk_source()?, left))
+    }
+
+    /// So many bytes of it were taken.
+    pub(super) fn passed(&mut self, length: usize) {
+        self.spliced = true;
+        self.body.passed(length as u64);
+        self.link.passed(length);
+    }
+
     /// All of the response was taken.
     pub(super) fn is_over(&self) -> bool {
         self.body.is_over()
@@ -186,3 +207,5 @@ impl Connection {
 
 const PROTOCOL: &[u8] = b"HTTP/1.";
 const MOST_INTERIM: u32 = 100;
+/// With less than that to come, reading and writing cost less.
+const BULK: u64 = 256 * 1024;

@@ -72,6 +72,8 @@ pub struct TargetState {
     pub token: Option<Token>,
     /// Who gets copies of its requests.
     pub mirror: Option<Arc<ServiceState>>,
+    /// That of its datacenter; 0: our own.
+    pub(super) rank: u32,
     connections: AtomicUsize,
     /// When it came to be.
     since: Moment,
@@ -180,6 +182,8 @@ pub struct TargetTls {
     pub alpn: Arc<[Arc<str>]>,
     /// The service of the mesh that must answer there; nothing of the above about trust counts then.
     pub mesh: Option<Arc<str>>,
+    /// Where that service is; `None`: in our own datacenter.
+    pub mesh_datacenter: Option<Arc<str>>,
 }
 
 impl TargetTls {
@@ -192,6 +196,7 @@ impl TargetTls {
             certificate: None,
             alpn: Arc::default(),
             mesh: None,
+            mesh_datacenter: None,
         }
     }
 }
@@ -288,6 +293,7 @@ impl Directory {
             load: Load::default(),
             token: target.options.sticky.is_some().then(|| Token::of(target, &self.sticky_key)),
             mirror: target.options.mirror.as_ref().map(|mirror| self.service(&mirror.service)),
+            rank: target.datacenter.as_ref().map_or(0, |datacenter| datacenter.rank),
             connections: AtomicUsize::new(0),
             since: moment(),
         });
@@ -361,6 +367,10 @@ fn tls_of(target: &Target) -> TargetTls {
         certificate: reach.and_then(|reach| reach.certificate.clone()),
         alpn: reach.map(|reach| reach.alpn.clone()).unwrap_or_default(),
         mesh: reach.filter(|reach| reach.connect).map(|_| target.service.clone()),
+        mesh_datacenter: reach
+            .filter(|reach| reach.connect)
+            .and(target.datacenter.as_ref())
+            .map(|datacenter| datacenter.name.clone()),
     }
 }
 /// A new target gets something from the first moment on, or it would never warm up.

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use http_body::Frame;
+use tokio::net::TcpStream;
 
 use super::connection::Connection;
 use super::directory::Endpoint;
@@ -177,6 +178,19 @@ impl Received {
         };
         self.finish_if_over();
         Poll::Ready(frame)
+    }
+
+    /// See [`ResponseBody::bulk`].
+    pub(super) fn bulk(&self) -> Option<(&TcpStream, u64)> {
+        self.connection.as_ref()?.bulk()
+    }
+
+    /// See [`ResponseBody::passed`].
+    pub(super) fn passed(&mut self, length: usize) {
+        if let Some(connection) = &mut self.connection {
+            connection.passed(length);
+        }
+        self.finish_if_over();
     }
 
     /// The response is complete: keep the connection if it can take another request.

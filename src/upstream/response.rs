@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use http_body::{Body, Frame, SizeHint};
+use tokio::net::TcpStream;
 
 use super::exchange::{Exchange, Received, Upgraded};
 use super::h2::{self, Protocol};
@@ -47,6 +48,22 @@ impl ResponseBody {
         match &self.0 {
             Kind::Http1(body) => Some(body.spelling()),
             Kind::H2(_) => None,
+        }
+    }
+
+    /// Where the rest of the body comes from, and how long it is, if it comes in bulk, over a connection without TLS, and its
+    /// length is known: it may be spliced, and needs no more than to be told [how much](Self::passed).
+    pub fn bulk(&self) -> Option<(&TcpStream, u64)> {
+        match &self.0 {
+            Kind::Http1(body) => body.bulk(),
+            Kind::H2(_) => None,
+        }
+    }
+
+    /// So many bytes were taken from its connection.
+    pub fn passed(&mut self, length: usize) {
+        if let Kind::Http1(body) = &mut self.0 {
+            body.passed(length);
         }
     }
 

@@ -9,8 +9,8 @@ use super::TargetState;
 /// The instances of a service that are in the table. They come with the routes of the service, and go with them.
 pub struct ServiceState {
     pub name: Arc<str>,
-    /// One for each endpoint. Dead ones are cleared when another one comes.
-    instances: ArcSwap<Vec<Weak<TargetState>>>,
+    /// One for each endpoint, by the rank of its datacenter. Dead ones are cleared when another one comes.
+    instances: ArcSwap<Vec<(u32, Weak<TargetState>)>>,
 }
 
 impl ServiceState {
@@ -21,19 +21,23 @@ impl ServiceState {
     /// Control plane only.
     pub(super) fn join(&self, target: &Arc<TargetState>) {
         let current = self.instances.load();
-        let live = || current.iter().filter(|other| other.strong_count() > 0);
-        if live().filter_map(Weak::upgrade).any(|other| other.endpoint.id == target.endpoint.id) {
+        let live = || current.iter().filter(|(_, other)| other.strong_count() > 0);
+        if live().filter_map(|(_, other)| other.upgrade()).any(|other| other.endpoint.id == target.endpoint.id) {
             return;
         }
-        self.instances.store(Arc::new(live().cloned().chain([Arc::downgrade(target)]).collect()));
+        let mut all: Vec<_> = live().cloned().collect();
+        let at = all.partition_point(|(rank, _)| *rank <= target.rank);
+        all.insert(at, (target.rank, Arc::downgrade(target)));
+        self.instances.store(Arc::new(all));
     }
 
-    /// One of them, by a random number.
+    /// One of them, by a random number: of the first datacenter that has any.
     pub fn pick(&self, random: u64) -> Option<Arc<TargetState>> {
         let instances = self.instances.load();
-        let count = instances.len();
-        let first = ((u128::from(random) * count as u128) >> 64) as usize;
-        let (before, behind) = instances.split_at(first);
-        behind.iter().chain(before).find_map(Weak::upgrade)
+        instances.chunk_by(|(a, _), (b, _)| a == b).find_map(|equals| {
+            let first = ((u128::from(random) * equals.len() as u128) >> 64) as usize;
+            let (before, behind) = equals.split_at(first);
+            behind.iter().chain(before).find_map(|(_, one)| one.upgrade())
+        })
     }
 }

@@ -13,7 +13,7 @@ pub struct Token(u128);
 impl Token {
     pub(super) fn of(target: &Target, key: &hmac::Key) -> Self {
         let mut context = hmac::Context::with_key(key);
-        for part in [&*target.service, target.instance.as_deref().unwrap_or_default(), &target.destination.text] {
+        for part in [&*target.service, target.home_instance().unwrap_or_default(), &target.destination.text] {
             context.update(part.as_bytes());
             context.update(&[0xff]);
         }

@@ -70,6 +70,9 @@ struct Generation {
     made: Mutex<HashMap<Way, Arc<ClientConfig>>>,
 }
 
+/// Ways to reach targets whose configuration is kept.
+const MOST_WAYS: usize = 512;
+
 /// What a client configuration depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Way {
@@ -78,6 +81,7 @@ struct Way {
     certificate: Option<Arc<str>>,
     alpn: Arc<[Arc<str>]>,
     mesh: Option<Arc<str>>,
+    mesh_datacenter: Option<Arc<str>>,
 }
 
 impl Default for Credentials {
@@ -143,6 +147,7 @@ impl Credentials {
             certificate: tls.certificate.clone(),
             alpn: alpn.names(tls),
             mesh: tls.mesh.clone(),
+            mesh_datacenter: tls.mesh_datacenter.clone(),
         };
         if let Some(service) = &tls.mesh
             && !self.permitted.load().contains(service)
@@ -156,6 +161,10 @@ impl Credentials {
             return Ok(config.clone());
         }
         let config = Arc::new(generation.make(&way)?);
+        // Tags name them, so their number is whatever services come and go. What is forgotten costs a full handshake.
+        if made.len() >= MOST_WAYS {
+            made.clear();
+        }
         made.insert(way, config.clone());
         Ok(config)
     }
@@ -183,7 +192,8 @@ impl Generation {
         if let Some(service) = &way.mesh {
             let missing = || io::Error::other("there is no certificate of the service mesh yet");
             let mesh = self.mesh.as_ref().ok_or_else(missing)?;
-            let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(mesh.member(service)));
+            let member = mesh.member(service, way.mesh_datacenter.as_deref());
+            let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(member));
             let mut config = builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(mesh.key.clone())));
             config.alpn_protocols = alpn();
             return Ok(config);

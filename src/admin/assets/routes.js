@@ -99,7 +99,7 @@ export async function show(place, { go }) {
         if (!status.ready) said.push(note("bad", `Not ready: ${status.reason}.`));
         if (status.stale) said.push(note("warn", `These are routes that were kept on disk, right ${ago(status.stale_age)}: Consul has not said yet what they are. `, h("a", { href: pageUrl("/consul") }, "See why")));
         const down = status.sources.filter((source) => !source.up && source.failures > 0);
-        if (down.length > 0) said.push(note("bad", `No answer about ${down.map((source) => source.name).join(", ")}. The table stays as it was last known. `, h("a", { href: pageUrl("/consul") }, "See why")));
+        if (down.length > 0) said.push(note("bad", `No answer about ${down.map((source) => (source.datacenter ? `${source.name} of ${source.datacenter}` : source.name)).join(", ")}. The table stays as it was last known. `, h("a", { href: pageUrl("/consul") }, "See why")));
         const out = [...conditions.values()].filter((one) => one.state === "ejected").length;
         if (out > 0) said.push(note("warn", `${count(out, "target is", "targets are")} passed over because of failures; ferrio tries again by itself.`));
         if (control.disabled.length > 0) said.push(note("warn", `${count(control.disabled.length, "service or instance is", "services or instances are")} disabled by hand. `, h("a", { href: pageUrl("/control") }, "See which")));
@@ -249,6 +249,7 @@ function details(target, go) {
             row("Service", target.service),
             row("Target", h("code", {}, target.dst)),
             target.instance && row("Instance", h("code", {}, target.instance)),
+            target.datacenter && row("Datacenter", `${target.datacenter}, asked while ours has no target that can be used`),
             row("Share", `${percent(target.share, 2)}${target.fixed === undefined ? "" : `, fixed at ${target.fixed}`}`),
             target.opts && row("Options", h("code", {}, target.opts)),
             target.tags && row("Tags", target.tags.map((tag) => h("span.badge", {}, tag))),

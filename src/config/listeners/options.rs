@@ -7,7 +7,7 @@ use super::super::suggest::near;
 use super::super::{duration, tls};
 use super::address::network;
 use super::{Reader, Times};
-use crate::listen::{ClientAuth, Proto};
+use crate::listen::{self, ClientAuth, Proto};
 
 impl Reader<'_> {
     pub(super) fn times(&mut self, defaults: Times) -> Times {
@@ -88,22 +88,15 @@ impl Reader<'_> {
         ciphers
     }
 
-    /// What the TLS library cannot do.
-    pub(super) fn check_tls(&mut self, min: u16, max: u16, ciphers: &[u16]) {
-        if (1..0x0303).contains(&max) {
-            self.mistake("tlsmax: only TLS 1.2 and 1.3 can be served; write tls12 or tls13");
-        } else if max != 0 && min > max {
-            self.mistake("tlsmin is above tlsmax");
-        }
-        if matches!(min, 0x0301 | 0x0302) {
-            let line = format!("{}TLS 1.0 and 1.1 cannot be served; the lowest version is TLS 1.2", self.place);
-            self.settings.warn(self.key, &line);
-        }
-        let missing: Vec<String> = ciphers.iter().filter(|&&c| !tls::available(c)).map(|&c| tls::name(c)).collect();
-        if !missing.is_empty() {
-            let line =
-                format!("{}cipher suites that cannot be had and are left out: {}", self.place, missing.join(", "));
-            self.settings.warn(self.key, &line);
+    /// What cannot be served as it is said.
+    pub(super) fn check_tls(&mut self, listener: &listen::Config) {
+        match listen::tls::check(listener) {
+            Ok(warnings) => {
+                for warning in warnings {
+                    self.settings.warn(self.key, &format!("{}{warning}", self.place));
+                }
+            }
+            Err(error) => self.mistake(&error.to_string()),
         }
     }
 

@@ -68,7 +68,7 @@ fn certificates_are_read_for_the_listeners_that_use_them() {
     let missing = refused(&["-proxy.addr", ":1;cs=b", "-proxy.cs", &cs]).message;
     assert!(missing.contains(&format!("source b: key: open {pem}.key: no such file or directory")), "{missing}");
     let old = refused(&["-proxy.addr", ":1;cs=a;tlsmax=TLS11", "-proxy.cs", &cs]).message;
-    assert!(old.contains("only TLS 1.2 and 1.3 can be served"), "{old}");
+    assert!(old.contains("tlsmax=tls11 leave no TLS version"), "{old}");
     let (_, notes) = flags(&[
         "-proxy.addr",
         ":1;cs=a;tlsmin=tls10;tlsciphers=\"TLS_RSA_WITH_RC4_128_SHA,0xc02f\"",
@@ -76,9 +76,13 @@ fn certificates_are_read_for_the_listeners_that_use_them() {
         &cs,
     ]);
     assert!(
-        said(&notes, "TLS 1.0 and 1.1 cannot be served") && said(&notes, "left out: TLS_RSA_WITH_RC4_128_SHA"),
+        said(&notes, "tlsmin=tls10: versions below TLS 1.2 are not spoken")
+            && said(&notes, "left out: TLS_RSA_WITH_RC4_128_SHA"),
         "{notes:?}"
     );
+    let none = ":1;cs=a;tlsciphers=\"TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA\"";
+    let none = refused(&["-proxy.addr", none, "-proxy.cs", &cs]).message;
+    assert!(none.contains("leaves no cipher suite that is spoken; leave tlsciphers out"), "{none}");
 }
 
 #[test]

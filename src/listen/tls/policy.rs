@@ -16,6 +16,11 @@ pub(super) struct Policy {
     pub(super) warnings: Vec<String>,
 }
 
+/// What is to be known about settings that are served otherwise than they say.
+pub fn check(listener: &Config) -> Result<Vec<String>, ConfigError> {
+    policy(listener).map(|policy| policy.warnings)
+}
+
 pub(super) fn policy(listener: &Config) -> Result<Policy, ConfigError> {
     let (min, max) = (listener.tls_min, listener.tls_max);
     let mut warnings = Vec::new();
@@ -68,7 +73,7 @@ pub(super) fn version(number: u16) -> String {
 }
 
 fn cipher(number: u16) -> String {
-    match NAMES.iter().find(|(id, _)| *id == number) {
+    match SUITES.iter().find(|(id, _)| *id == number) {
         Some((_, name)) => (*name).into(),
         None => format!("0x{number:04x}"),
     }
@@ -89,8 +94,8 @@ pub(super) const SPOKEN: &str = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS_EC
      TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, \
      TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256";
 
-/// What fabio knows by name (IANA's registry of cipher suites).
-const NAMES: &[(u16, &str)] = &[
+/// What fabio knows by name, with its number (IANA's registry of cipher suites).
+pub const SUITES: &[(u16, &str)] = &[
     (0x0005, "TLS_RSA_WITH_RC4_128_SHA"),
     (0x000a, "TLS_RSA_WITH_3DES_EDE_CBC_SHA"),
     (0x002f, "TLS_RSA_WITH_AES_128_CBC_SHA"),
@@ -198,9 +203,9 @@ mod tests {
     #[test]
     fn every_spoken_suite_has_a_name() {
         for suite in ALL_CIPHER_SUITES {
-            assert!(NAMES.iter().any(|(number, _)| *number == id(suite)), "{suite:?}");
+            assert!(SUITES.iter().any(|(number, _)| *number == id(suite)), "{suite:?}");
             assert!(suite.tls13().is_some() || SPOKEN.contains(&cipher(id(suite))), "{suite:?}");
         }
-        assert_eq!(NAMES.len(), 25);
+        assert_eq!(SUITES.len(), 25);
     }
 }

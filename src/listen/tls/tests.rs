@@ -55,7 +55,7 @@ struct Server {
 
 impl Server {
     async fn new(config: &Config, store: Arc<Store>) -> Self {
-        Self::with(Acceptor::new(config, store, None, &[b"http/1.1"]).unwrap().0, Duration::from_secs(10)).await
+        Self::with(Acceptor::new(config, store, None, &[b"http/1.1"]).unwrap(), Duration::from_secs(10)).await
     }
 
     async fn with(acceptor: Arc<Acceptor>, limit: Duration) -> Self {
@@ -438,7 +438,7 @@ async fn what_is_no_tls_ends_quickly() {
 
 #[tokio::test]
 async fn a_slow_client_is_cut_and_disturbs_nobody() {
-    let (acceptor, _) = Acceptor::new(&listener(), store(&[&["a.test"]]).await, None, &[]).unwrap();
+    let acceptor = Acceptor::new(&listener(), store(&[&["a.test"]]).await, None, &[]).unwrap();
     let mut server = Server::with(acceptor, Duration::from_millis(400)).await;
     let mut slow = TcpStream::connect(server.addr).await.unwrap();
     slow.write_all(&[0x16, 3, 1]).await.unwrap();
@@ -451,7 +451,7 @@ async fn a_slow_client_is_cut_and_disturbs_nobody() {
 
 #[tokio::test]
 async fn too_many_handshakes_are_turned_away() {
-    let (acceptor, _) = Acceptor::new(&listener(), store(&[&["a.test"]]).await, None, &[]).unwrap();
+    let acceptor = Acceptor::new(&listener(), store(&[&["a.test"]]).await, None, &[]).unwrap();
     let mut acceptor = Arc::into_inner(acceptor).unwrap();
     acceptor.limit = 3;
     let mut server = Server::with(Arc::new(acceptor), Duration::from_secs(30)).await;
@@ -564,7 +564,7 @@ async fn demanding(ca_file: &Path, demand: Demand, upgrade: Option<&str>) -> (Se
     };
     let source = cert::start(&config, &Env::process()).await.unwrap();
     let clients = Clients { authorities: source.authorities().unwrap(), demand };
-    let (acceptor, _) = Acceptor::new(&listener(), source.store(), Some(clients), &[]).unwrap();
+    let acceptor = Acceptor::new(&listener(), source.store(), Some(clients), &[]).unwrap();
     (Server::with(acceptor, Duration::from_secs(10)).await, source)
 }
 
@@ -763,7 +763,7 @@ async fn waiting_for_vault_is_in_nobodys_way() {
     let kind = cert::Kind::VaultPki { cert: "pki/issue/web".into(), client_ca: None };
     let env = Env::of(&[("VAULT_ADDR", &format!("http://{addr}")), ("VAULT_TOKEN", "plain")]);
     let source = cert::start(&cert::testing::config(kind), &env).await.unwrap();
-    let (acceptor, _) = Acceptor::new(&listener(), source.store(), None, &[]).unwrap();
+    let acceptor = Acceptor::new(&listener(), source.store(), None, &[]).unwrap();
     let mut acceptor = Arc::into_inner(acceptor).unwrap();
     acceptor.limit = 1;
     let server = Arc::new(Server::with(Arc::new(acceptor), Duration::from_secs(30)).await);

@@ -96,6 +96,22 @@ async fn bulk_arrives_whole_both_ways_and_nothing_is_kept() {
     assert!((1..=2).contains(&pipes), "{pipes} pipes came back: was nothing spliced?");
 }
 
+#[test]
+fn few_pipes_are_large() {
+    let supplies = Supplies::default();
+    let sizes = || {
+        let pipes: Vec<_> = (0..20).map(|_| supplies.pipe().unwrap()).collect();
+        let mut sizes: Vec<_> =
+            pipes.iter().map(|pipe| rustix::pipe::fcntl_getpipe_size(&pipe.reader).unwrap()).collect();
+        sizes.sort_unstable();
+        sizes
+    };
+    let first = sizes();
+    assert!(first[11] < 1 << 20 && first[19] <= 1 << 20, "{first:?}");
+    // Those that were dropped make room for others.
+    assert_eq!(sizes(), first);
+}
+
 #[tokio::test]
 async fn an_idle_connection_holds_nothing() {
     let supplies = Supplies::default();

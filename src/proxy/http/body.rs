@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::compress::Coding;
@@ -101,6 +102,26 @@ impl Body {
             Kind::Own(_) | Kind::Call(_) => None,
             Kind::Target(body) => body.spelling(),
             Kind::Packed(body) => body.source().spelling(),
+        }
+    }
+
+    /// See [`ResponseBody::bulk`]. Nothing of it has to be looked at on its way.
+    pub(crate) fn bulk(&self) -> Option<(&TcpStream, u64)> {
+        match &self.kind {
+            Kind::Target(body) => body.bulk(),
+            Kind::Own(_) | Kind::Packed(_) | Kind::Call(_) => None,
+        }
+    }
+
+    /// So many bytes were taken from its connection.
+    pub(crate) fn passed(&mut self, length: usize) {
+        let Kind::Target(body) = &mut self.kind else { return };
+        body.passed(length);
+        if let Some(record) = &mut self.record {
+            record.sent(length);
+        }
+        if http_body::Body::is_end_stream(self) {
+            self.over(true);
         }
     }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::HeaderMap;
 
 use super::cookies;
-use crate::route::{Circumstances, HashKey, Route, Strategy, Target, stable_hash};
+use crate::route::{Circumstances, HashKey, Priority, Route, Strategy, Target, stable_hash};
 use crate::upstream::{RouteState, TargetState, Tick, Token};
 
 /// What may have a say in the choice.
@@ -93,7 +93,7 @@ struct Now<'r, 't> {
     /// Nobody is available, so all that were not tried will do.
     desperate: bool,
     /// Are more than half of the targets of this priority ejected?
-    panic: Cell<Option<(u32, bool)>>,
+    panic: Cell<Option<(Priority, bool)>>,
     /// Read only if somebody looks at latencies.
     clock: OnceCell<Tick>,
 }
@@ -111,7 +111,7 @@ impl Now<'_, '_> {
         }
     }
 
-    fn panics(&self, priority: u32) -> bool {
+    fn panics(&self, priority: Priority) -> bool {
         if let Some((known, panic)) = self.panic.get()
             && known == priority
         {
@@ -176,11 +176,37 @@ mod tests {
 
     use super::*;
     use crate::metrics::{self, Metrics};
-    use crate::route::{Builder, Origin, Settings, Table, parse_text};
+    use crate::route::{Builder, Datacenter, Instance, Origin, Settings, Table, parse_tags, parse_text};
     use crate::upstream::{Directory, Verdict};
 
     fn table(routes: &str) -> Arc<Table> {
-        let config = metrics::Config {
+        let mut builder = Builder::new(Settings::default());
+        builder.manual(parse_text(routes, |line| Origin::Static { line }).entries);
+        attached(builder)
+    }
+
+    /// Instances of the service `s`, and where they are: empty for here, `-` before the address for one that is down.
+    fn table_in(instances: &[(&str, &str)], tag: &str) -> Arc<Table> {
+        let mut builder = Builder::new(Settings::default());
+        for (datacenter, address) in instances {
+            let elsewhere = |name: &str| Arc::new(Datacenter { name: name.into(), rank: 1 });
+            let instance = Instance {
+                service: "s".into(),
+                id: "n/s".into(),
+                datacenter: Some(*datacenter).filter(|name| !name.is_empty()).map(elsewhere),
+                address: address.trim_start_matches('-').to_owned(),
+                port: 80,
+                tags: vec![format!("p-{tag}")],
+                options: Default::default(),
+                down: address.starts_with('-'),
+            };
+            builder.service_in(datacenter, address, parse_tags(&instance, "p-", "dc1").entries);
+        }
+        attached(builder)
+    }
+
+    fn config() -> metrics::Config {
+        metrics::Config {
             targets: vec![],
             prefix: "p".into(),
             names: String::new(),
@@ -190,11 +216,12 @@ mod tests {
             prometheus_buckets: vec![1.0],
             addresses: Default::default(),
             circonus_url: Default::default(),
-        };
-        let mut builder = Builder::new(Settings::default());
-        builder.manual(parse_text(routes, |line| Origin::Static { line }).entries);
+        }
+    }
+
+    fn attached(mut builder: Builder) -> Arc<Table> {
         let table = builder.build().table;
-        Directory::new(Metrics::new(&config, 1), &Strategy::Random, "").attach(table.routes());
+        Directory::new(Metrics::new(&config(), 1), &Strategy::Random, "").attach(table.routes());
         table
     }
 
@@ -276,5 +303,55 @@ mod tests {
         let counts = counts(&of(&["", "slowstart=1h"]), Strategy::RoundRobin, &[]);
         // A tenth of a half at once, and a bit of what it left to both.
         assert!((150..600).contains(&counts[&1]), "{counts:?}");
+    }
+
+    /// How often each address was chosen, as the last digit of it.
+    fn addresses(table: &Table) -> String {
+        let route = table.routes().next().unwrap();
+        let chosen = counts(table, Strategy::Random, &[]).into_keys();
+        let mut all: Vec<String> = chosen.map(|index| route.targets[index].destination.host[7..].to_owned()).collect();
+        all.sort();
+        all.join(" ")
+    }
+
+    fn eject_at(table: &Table, addresses: &[&str]) {
+        let route = table.routes().next().unwrap();
+        let at = |address: &&str| route.targets.iter().position(|t| t.destination.host.ends_with(*address)).unwrap();
+        eject(table, &addresses.iter().map(at).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn another_datacenter_is_asked_when_nobody_here_can_be() {
+        let all = [("", "10.0.0.1"), ("", "10.0.0.2"), ("east", "10.0.0.3"), ("east", "10.0.0.4")];
+        for (ejected, want) in [
+            (&[][..], "1 2"),
+            (&["1"], "2"),
+            (&["1", "2"], "3 4"),
+            (&["1", "2", "3"], "4"),
+            // Everybody is out: here it is as good as there.
+            (&["1", "2", "3", "4"], "1 2"),
+        ] {
+            let table = table_in(&all, "/");
+            eject_at(&table, ejected);
+            assert_eq!(addresses(&table), want, "{ejected:?}");
+        }
+        assert_eq!(addresses(&table_in(&[("", "-10.0.0.1"), ("east", "10.0.0.3")], "/")), "3", "kept, without traffic");
+        assert_eq!(addresses(&table_in(&[("", "-10.0.0.1"), ("east", "10.0.0.3")], "/ failopen=true")), "3");
+        assert_eq!(addresses(&table_in(&[("", "-10.0.0.1"), ("east", "-10.0.0.3")], "/ failopen=true")), "1");
+    }
+
+    #[test]
+    fn a_mirror_is_here_if_there_is_one() {
+        for (instances, want) in [
+            (&[("east", "10.0.0.3"), ("", "10.0.0.1"), ("", "10.0.0.2")][..], "10.0.0.1 10.0.0.2"),
+            (&[("east", "10.0.0.3")], "10.0.0.3"),
+        ] {
+            let table = table_in(instances, "/ mirror=s:100");
+            let state: &TargetState = table.routes().next().unwrap().targets[0].state.get().unwrap();
+            let mirror = state.mirror.as_ref().unwrap();
+            let picked = (0..100).map(|n| mirror.pick(n * (u64::MAX / 100)).unwrap().destination.host.clone());
+            let picked: std::collections::BTreeSet<String> = picked.collect();
+            assert_eq!(picked.into_iter().collect::<Vec<_>>().join(" "), want);
+        }
     }
 }

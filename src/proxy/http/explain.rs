@@ -312,6 +312,7 @@ impl Explainer {
         Choice {
             service: target.service.to_string(),
             instance: target.instance.as_ref().map(ToString::to_string),
+            datacenter: target.datacenter.as_ref().map(|datacenter| datacenter.name.to_string()),
             destination: target.destination.text.clone(),
             tags: target.tags.iter().map(ToString::to_string).collect(),
             share: target.share,

@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap};
@@ -16,7 +16,7 @@ use super::body::Body;
 use super::{Client, ClientHeaders, Worker, answer, h2, tunnel};
 use crate::http1::{Begun, Downstream, Encoder, Framing, HeadError, Limits, ResponseLine, give_map, is_bodiless};
 use crate::life::{Lease, Phase, Watch};
-use crate::net::{Deadline, Peer, Stream};
+use crate::net::{Deadline, Filled, Peer, Splice, Stream};
 use crate::upstream::Inbound;
 
 /// What all connections of one listener share.
@@ -214,10 +214,22 @@ impl Session {
         }
         let half_close = self.client.listener.half_close;
         let mut broken: Option<Error> = None;
+        let mut splice = Splice::default();
         poll_fn(|cx| {
             loop {
                 let mut waits = false;
-                while going && self.wire.has_room() {
+                if going || splice.holds() {
+                    match self.poll_bulk(cx, &mut splice, &mut encoder, &mut body) {
+                        Poll::Ready(Ok(true)) => {
+                            going = !body.is_end_stream();
+                            continue;
+                        }
+                        Poll::Ready(Ok(false)) => {}
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Pending => waits = true,
+                    }
+                }
+                while !waits && going && self.wire.has_room() {
                     let frame = match Pin::new(&mut body).poll_frame(cx) {
                         Poll::Pending => {
                             waits = true;
@@ -233,7 +245,9 @@ impl Session {
                 }
                 match self.wire.poll_flush(cx) {
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::from(error))),
-                    Poll::Ready(Ok(())) if !going => return Poll::Ready(broken.take().map_or(Ok(()), Err)),
+                    Poll::Ready(Ok(())) if !going && !splice.holds() => {
+                        return Poll::Ready(broken.take().map_or(Ok(()), Err));
+                    }
                     Poll::Ready(Ok(())) if !waits => continue,
                     _ => {}
                 }
@@ -249,7 +263,42 @@ impl Session {
                 self.wire.reset();
             }
         })?;
+        splice.rest(&self.client.worker.supplies);
         Ok(!close && !upgraded)
+    }
+
+    /// Moves what comes in bulk from one plain connection to another without reading it. False if there is no such thing
+    /// now: then it goes on by frames.
+    fn poll_bulk(
+        &self,
+        cx: &mut Context<'_>,
+        splice: &mut Splice,
+        encoder: &mut Encoder,
+        body: &mut Body,
+    ) -> Poll<Result<bool, Error>> {
+        if splice.holds() {
+            ready!(self.wire.poll_spliced(cx, splice))?;
+            return Poll::Ready(Ok(true));
+        }
+        if !matches!(encoder, Encoder::Length(_)) {
+            return Poll::Ready(Ok(false));
+        }
+        let Some((from, left)) = body.bulk() else { return Poll::Ready(Ok(false)) };
+        if !self.wire.is_bare() {
+            return Poll::Ready(Ok(false));
+        }
+        match ready!(splice.poll_fill(cx, from, &self.client.worker.supplies, left)) {
+            Ok(Filled::Bytes(length)) => {
+                body.passed(length);
+                encoder.passed(length as u64)?;
+                if body.is_end_stream() {
+                    self.wire.end(encoder, None)?;
+                }
+                Poll::Ready(Ok(true))
+            }
+            // What is wrong with it shows in reading.
+            Ok(Filled::Ended | Filled::Refused) | Err(_) => Poll::Ready(Ok(false)),
+        }
     }
 
     /// Puts a piece of a response into the outbox. True if more is to come.

@@ -183,6 +183,7 @@ mod tests {
         Instance {
             service: "s".into(),
             id: id.into(),
+            datacenter: None,
             address: "10.0.0.1".into(),
             port,
             tags: vec![],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::health::Rules;
 use super::lists;
 use crate::consul::{Entry, Service};
-use crate::route::{self, Instance};
+use crate::route::{self, Datacenter, Instance};
 
 pub(super) struct Instances {
     /// Those that may have traffic, by id. If none may: all of them with [`Rules::keep`], or those with `failopen=true`, and
@@ -19,7 +19,14 @@ pub(super) struct Instances {
 }
 
 impl Instances {
-    pub(super) fn of(name: &Arc<str>, entries: &[Entry], prefix: &str, rules: &Rules) -> Self {
+    /// `datacenter`: where they are, if that is not our own.
+    pub(super) fn of(
+        name: &Arc<str>,
+        entries: &[Entry],
+        prefix: &str,
+        rules: &Rules,
+        datacenter: Option<&Arc<Datacenter>>,
+    ) -> Self {
         let mut read = Self { accepted: Vec::new(), shape: 0, nodes: HashSet::new() };
         for Entry { node, service, checks } in entries {
             // Consul finds names whatever their case.
@@ -48,7 +55,11 @@ impl Instances {
             if let Some(tags) = tags {
                 read.accepted.push(Instance {
                     service: name.clone(),
-                    id: format!("{}/{}", node.name, service.id).into(),
+                    id: match datacenter {
+                        None => format!("{}/{}", node.name, service.id).into(),
+                        Some(datacenter) => datacenter.name_instance(&node.name, &service.id),
+                    },
+                    datacenter: datacenter.cloned(),
                     address: address.clone(),
                     port: u16::try_from(service.port).unwrap_or(0),
                     tags,
@@ -119,7 +130,7 @@ mod tests {
             let mut entry = entry("i");
             change(&mut entry);
             let rules = Rules { accepted: vec!["passing".into()], all: false, keep: false };
-            let read = Instances::of(&"s".into(), &[entry], "urlprefix-", &rules);
+            let read = Instances::of(&"s".into(), &[entry], "urlprefix-", &rules, None);
             let found: Vec<String> = read.accepted.iter().map(|i| format!("{}:{}", i.address, i.port)).collect();
             assert_eq!(found.join(" "), expected, "{name}");
         }
@@ -136,7 +147,7 @@ mod tests {
             (true, vec![], ""),
         ] {
             let rules = Rules { accepted: vec!["passing".into()], all: false, keep };
-            let read = Instances::of(&"s".into(), &entries, "urlprefix-", &rules);
+            let read = Instances::of(&"s".into(), &entries, "urlprefix-", &rules, None);
             let text = |i: &Instance| format!("{}{}", i.id, if i.down { " is down" } else { "" });
             assert_eq!(read.accepted.iter().map(text).collect::<Vec<_>>().join(" "), expected);
         }
@@ -160,7 +171,7 @@ mod tests {
             (vec![down(&both, &[]), entry("up")], " urlprefix-/"),
         ] {
             let rules = Rules { accepted: vec!["passing".into()], all: false, keep: false };
-            let read = Instances::of(&"s".into(), &entries, "urlprefix-", &rules);
+            let read = Instances::of(&"s".into(), &entries, "urlprefix-", &rules, None);
             let tags: Vec<String> = read.accepted.iter().flat_map(|instance| instance.tags.clone()).collect();
             assert_eq!(tags.join(","), expected, "{entries:?}");
         }
@@ -171,8 +182,12 @@ mod tests {
         let mut other = entry("i");
         other.node.name = "m".into();
         let rules = Rules { accepted: vec!["passing".into()], all: false, keep: false };
-        let read = Instances::of(&"s".into(), &[entry("i"), other], "urlprefix-", &rules);
+        let read = Instances::of(&"s".into(), &[entry("i"), other], "urlprefix-", &rules, None);
         assert_eq!(read.accepted.iter().map(|i| &*i.id).collect::<Vec<_>>(), ["m/i", "n/i"]);
         assert_eq!(read.nodes.len(), 2);
+        let east = Arc::new(Datacenter { name: "east".into(), rank: 1 });
+        let there = Instances::of(&"s".into(), &[entry("i")], "urlprefix-", &rules, Some(&east));
+        assert_eq!((&*there.accepted[0].id, &there.accepted[0].datacenter), ("n/i@east", &Some(east)));
+        assert_eq!(there.shape, Instances::of(&"s".into(), &[entry("i")], "urlprefix-", &rules, None).shape);
     }
 }

@@ -12,6 +12,7 @@ mod lists;
 pub(super) mod overrides;
 mod overtaking;
 pub(super) mod own_keys;
+pub(super) mod remote;
 mod services;
 mod switches;
 
@@ -23,9 +24,10 @@ use tokio::task::JoinSet;
 use self::announce::{Announcer, Order};
 use self::kv::{Kind, Kv};
 use self::own_keys::OwnKeys;
-use self::services::{Inherited, Services, Setup, Sources};
+use self::services::{Services, Setup, Sources};
 use super::disabled::Control;
 use super::publish::{Aliases, Feed};
+use super::state::Inherited;
 use super::status::Board;
 use super::{ConsulConfig, Error};
 use crate::consul::Client;
@@ -58,24 +60,8 @@ pub(super) async fn run(
         // Aliases alone need it, and most installations have none.
         Err(reason) => tracing::warn!("Names of register= cannot be registered: {reason}"),
     }
-    let services = Services::new(Setup {
-        client: client.clone(),
-        rules: health::Rules {
-            accepted: config.service_status.clone(),
-            all: config.checks_all,
-            keep: config.keep_unhealthy,
-        },
-        prefix: Arc::from(config.tag_prefix.as_str()),
-        monitors: config.service_monitors,
-        poll: config.poll_interval,
-        feed: feed.clone(),
-        sources: Sources {
-            names: board.source("services"),
-            checks: board.source("checks"),
-            reads: board.source("instances"),
-        },
-    });
-    tasks.spawn(services.run(inherited));
+    let services = watcher(client.clone(), config, feed.clone(), Sources::of(board, None));
+    tasks.spawn(Services::new(services).run(inherited));
     if !config.options_path.is_empty() {
         feed.await_named();
     }
@@ -100,4 +86,22 @@ pub(super) async fn run(
         tasks.spawn(switches::follow(client, key, config.poll_interval, control.clone(), source));
     }
     Ok(())
+}
+
+/// What watches the services of our own datacenter.
+fn watcher(client: Client, config: &ConsulConfig, feed: Feed, sources: Sources) -> Setup {
+    Setup {
+        client,
+        rules: health::Rules {
+            accepted: config.service_status.clone(),
+            all: config.checks_all,
+            keep: config.keep_unhealthy,
+        },
+        prefix: Arc::from(config.tag_prefix.as_str()),
+        monitors: config.service_monitors,
+        poll: config.poll_interval,
+        datacenter: None,
+        feed,
+        sources,
+    }
 }

@@ -8,12 +8,12 @@
 //! index of the names moves. Few services are then simply read again; for many, Consul's list of nodes, one query, says
 //! which one it was.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
 
 use super::audit::Audit;
 use super::doubt::Doubt;
@@ -23,9 +23,11 @@ use super::instances::Instances;
 use super::lists::{self, Checks, Names, Prints};
 use super::overtaking::Overtaking;
 use crate::consul::{Answer, Client, Consistency, Entry, Error, Failure, Keys, Mode, Read, Seen, Step, Watch};
+use crate::life;
 use crate::registry::publish::Feed;
-use crate::registry::status::Source;
-use crate::route::Instance;
+use crate::registry::state::Inherited;
+use crate::registry::status::{Board, Source};
+use crate::route::{Datacenter, Instance};
 
 type Name = Arc<str>;
 
@@ -37,6 +39,8 @@ pub(super) struct Setup {
     pub(super) monitors: usize,
     /// 0: blocking queries.
     pub(super) poll: Duration,
+    /// `None`: our own. Client and feed are of the same.
+    pub(super) datacenter: Option<Arc<Datacenter>>,
     pub(super) feed: Feed,
     pub(super) sources: Sources,
 }
@@ -48,8 +52,12 @@ pub(super) struct Sources {
     pub(super) reads: Source,
 }
 
-/// What was kept on disk, by service.
-pub(in crate::registry) type Inherited = BTreeMap<Name, Arc<[Instance]>>;
+impl Sources {
+    pub(super) fn of(board: &Board, datacenter: Option<&Arc<str>>) -> Self {
+        let source = |name| board.source_in(datacenter, name);
+        Self { names: source("services"), checks: source("checks"), reads: source("instances") }
+    }
+}
 
 pub(super) struct Services {
     setup: Setup,
@@ -178,8 +186,8 @@ impl Services {
         let kept = events.clone();
         // They end with this task: nobody receives any more.
         let mut watches = JoinSet::new();
-        watches.spawn(watch_names(self.watch(Keys::SERVICES), self.setup.prefix.clone(), events.clone()));
-        watches.spawn(watch_checks(self.watch(Keys::CHECKS), self.setup.prefix.clone(), events));
+        let mut names = self.watch_names(Duration::ZERO, &events, &mut watches);
+        let mut checks = self.watch_checks(Duration::ZERO, &events, &mut watches);
         watches.spawn(async move {
             if let Ok(inherited) = inherited.await {
                 let _ = kept.send(Event::Inherit(inherited)).await;
@@ -206,8 +214,17 @@ impl Services {
                 Some(done) = self.running.join_next(), if !self.running.is_empty() => match done {
                     Ok(Done::Read(name, generation, answer)) => self.on_read(&name, generation, answer),
                     Ok(Done::Audit(answer)) => self.on_audit(answer),
+                    // The runtime is going down.
                     Err(_) => return,
                 },
+                Some(Err(ended)) = watches.join_next(), if !watches.is_empty() => {
+                    // One that has panicked begins anew: it knows nothing, and takes whatever there is.
+                    if ended.id() == names {
+                        names = self.watch_names(AFTER_PANIC, &events, &mut watches);
+                    } else if ended.id() == checks {
+                        checks = self.watch_checks(AFTER_PANIC, &events, &mut watches);
+                    }
+                }
                 () = tokio::time::sleep_until(timer.into()) => {}
             }
         }
@@ -230,6 +247,24 @@ impl Services {
                 self.unread += 1;
             }
         }
+    }
+
+    fn watch_names(&self, pause: Duration, events: &mpsc::Sender<Event>, watches: &mut JoinSet<()>) -> Id {
+        let (watch, prefix, events) = (self.watch(Keys::SERVICES), self.setup.prefix.clone(), events.clone());
+        let names = async move {
+            tokio::time::sleep(pause).await;
+            watch_names(watch, prefix, events).await;
+        };
+        watches.spawn(names).id()
+    }
+
+    fn watch_checks(&self, pause: Duration, events: &mpsc::Sender<Event>, watches: &mut JoinSet<()>) -> Id {
+        let (watch, prefix, events) = (self.watch(Keys::CHECKS), self.setup.prefix.clone(), events.clone());
+        let checks = async move {
+            tokio::time::sleep(pause).await;
+            watch_checks(watch, prefix, events).await;
+        };
+        watches.spawn(checks).id()
     }
 
     fn watch(&self, path: &str) -> Watch {
@@ -339,6 +374,11 @@ impl Services {
                 self.names_well = false;
                 self.trouble(&failure.error);
                 self.setup.sources.names.failed(&failure.error);
+                if self.setup.datacenter.is_some() && failure.error.is_unknown_datacenter() {
+                    let warning = "the Consul servers here know no way to it: is its name in registry.consul.datacenters \
+                                   right, and are the datacenters joined over WAN?";
+                    self.setup.sources.names.warn(Some(warning.to_owned()));
+                }
                 return;
             }
         };
@@ -458,6 +498,13 @@ impl Services {
     }
 
     fn trouble(&mut self, error: &Error) {
+        // Without an answer it may be the agent that is away.
+        if let (Some(datacenter), Error::Status { .. }) = (&self.setup.datacenter, error)
+            && !self.announced
+            && self.setup.feed.late()
+        {
+            tracing::warn!("registry: no answer about the datacenter {} yet, going on without", datacenter.name);
+        }
         if !matches!(error, Error::Setup(_) | Error::Invalid(_)) {
             self.hold.suspect();
         }
@@ -570,8 +617,8 @@ impl Services {
             self.reading += 1;
             let (client, generation) = (self.setup.client.clone(), known.generation);
             self.running.spawn(async move {
-                let answer = client.service(&name).await;
-                Done::Read(name, generation, answer)
+                let answer = life::caught(client.service(&name)).await;
+                Done::Read(name, generation, answer.unwrap_or_else(|_| Err(broken())))
             });
         }
     }
@@ -634,7 +681,7 @@ impl Services {
             self.setup.sources.reads.warn(None);
         }
         let trusted = std::mem::replace(&mut known.trusted, true);
-        let read = Instances::of(name, &entries, &self.setup.prefix, &self.setup.rules);
+        let read = Instances::of(name, &entries, &self.setup.prefix, &self.setup.rules, self.setup.datacenter.as_ref());
         if known.shape != read.shape {
             known.seen = None;
         }
@@ -689,7 +736,10 @@ impl Services {
         }
         self.auditing = true;
         let client = self.setup.client.clone();
-        let read = async move { Done::Audit(client.get(Keys::NODES, "", Read::default(), lists::shapes).await) };
+        let read = async move {
+            let answer = life::caught(client.get(Keys::NODES, "", Read::default(), lists::shapes)).await;
+            Done::Audit(answer.unwrap_or_else(|_| Err(broken())))
+        };
         self.running.spawn(read);
     }
 
@@ -781,6 +831,14 @@ async fn rest(watch: &mut Watch, gone: oneshot::Receiver<()>, cost: Duration) {
         tokio::time::sleep((cost * 3).min(Duration::from_secs(1)).saturating_sub(started.elapsed())).await;
     }
 }
+
+/// For a read that has panicked.
+fn broken() -> Error {
+    Error::Answer("reading it failed by a fault of ferrio".to_owned())
+}
+
+/// Before a watch that has panicked begins anew.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// A list that nothing happens to is repeated this often.
 const WAIT: Duration = Duration::from_secs(30);

@@ -37,6 +37,7 @@ impl Bench {
         let instances = ports.iter().map(|port| Instance {
             service: name.into(),
             id: format!("n1/{name}-{port}").into(),
+            datacenter: None,
             address: "10.0.0.1".into(),
             port: *port,
             tags: tags.iter().map(|t| (*t).to_owned()).collect(),
@@ -205,6 +206,7 @@ async fn bursts_are_joined_and_nothing_waits_long() {
         let instance = Instance {
             service: "s".into(),
             id: "n/s".into(),
+            datacenter: None,
             address: "10.0.0.1".into(),
             port: i,
             tags: vec!["urlprefix-/".into()],

@@ -36,6 +36,7 @@ fn consul(client: crate::consul::Config) -> ConsulConfig {
         keep_unhealthy: false,
         down_page_path: String::new(),
         connect: String::new(),
+        datacenters: vec![],
         service_monitors: 1,
         poll_interval: Duration::ZERO,
         register: true,
@@ -538,4 +539,5 @@ async fn a_custom_source_that_never_answers_ends_the_start() {
     assert!(matches!(run(config).await, Err(Error::Timeout { backend: "custom", .. })));
 }
 
+mod datacenters;
 mod stale;

@@ -10,7 +10,8 @@ impl Folder {
     }
 
     fn store(&self, identity: &str) -> Store {
-        Store { path: self.0.join(FILE), identity: identity.into(), max_age: Duration::from_secs(60) }
+        let datacenters = [east(2)].into();
+        Store { path: self.0.join(FILE), identity: identity.into(), max_age: Duration::from_secs(60), datacenters }
     }
 }
 
@@ -20,19 +21,26 @@ impl Drop for Folder {
     }
 }
 
+fn east(rank: u32) -> Arc<Datacenter> {
+    Arc::new(Datacenter { name: "east".into(), rank })
+}
+
 fn inputs() -> Inputs {
     let instance = Instance {
         service: "web".into(),
         id: "n/web-1".into(),
+        datacenter: None,
         address: "10.0.0.1".into(),
         port: 80,
         tags: vec!["urlprefix-/ opts".into()],
         down: true,
         options: [("weight".to_owned(), "1".to_owned())].into(),
     };
+    let there = Instance { id: "n/web-1@east".into(), datacenter: Some(east(2)), ..instance.clone() };
     Inputs {
         datacenter: "dc1".into(),
         services: [("web".into(), vec![instance].into())].into(),
+        remote: [("east".into(), [("web".into(), vec![there].into())].into())].into(),
         manual: vec![("fabio/config".into(), "route del x".into())],
         page: "<p>".into(),
         named: vec![("n".into(), "a=b".into())],
@@ -61,6 +69,22 @@ fn what_was_written_is_read() {
     assert_eq!(fs::metadata(&folder.0).unwrap().mode() & 0o777, 0o700);
     let files: Vec<_> = fs::read_dir(&folder.0).unwrap().collect();
     assert_eq!(files.len(), 1, "no draft is left: {files:?}");
+}
+
+#[test]
+fn datacenters_have_the_rank_of_now_and_others_are_left_out() {
+    let folder = Folder::new("datacenters");
+    folder.store("a").write(&inputs()).unwrap();
+    let read = |datacenters: Vec<Arc<Datacenter>>| {
+        let store = Store { datacenters: datacenters.into(), ..folder.store("a") };
+        store.read().unwrap().0
+    };
+    assert_eq!(read(vec![east(7)]).remote["east"]["web"][0].datacenter, Some(east(7)));
+    assert!(read(vec![]).remote.is_empty());
+    assert_eq!(read(vec![]).services, inputs().services);
+    let own = Inputs { datacenter: "east".into(), ..inputs() };
+    folder.store("a").write(&own).unwrap();
+    assert!(read(vec![east(1)]).remote.is_empty(), "it is our own now");
 }
 
 #[test]
@@ -110,7 +134,7 @@ fn what_others_could_have_written_or_is_old_is_refused() {
 
 #[test]
 fn what_cannot_be_written_leaves_nothing() {
-    let nowhere = Store { path: "/proc/nowhere/x".into(), identity: String::new(), max_age: Duration::ZERO };
+    let nowhere = Store { path: "/proc/nowhere/x".into(), ..Folder::new("nowhere").store("") };
     assert!(nowhere.write(&inputs()).is_err());
     let folder = Folder::new("large");
     let store = folder.store("a");

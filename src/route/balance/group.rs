@@ -6,7 +6,7 @@ use super::rendezvous::{Race, limit};
 use super::{Circumstances, Strategy};
 use crate::route::turn::Turns;
 use crate::route::weight::shares;
-use crate::route::{Target, Turn, Weight};
+use crate::route::{Priority, Target, Turn, Weight};
 
 /// The targets of a route that have the same priority.
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub(in crate::route) struct Group {
 impl Group {
     /// Orders targets by priority and gives them their shares, which are those of their group.
     pub(in crate::route) fn divide(targets: &mut [Target]) -> Box<[Self]> {
-        let mut priorities: Vec<u32> = targets.iter().map(Target::priority).collect();
+        let mut priorities: Vec<Priority> = targets.iter().map(Target::priority).collect();
         priorities.sort_unstable();
         priorities.dedup();
         priorities.into_iter().map(|priority| Self::new(priority, targets)).collect()
     }
 
-    fn new(priority: u32, targets: &mut [Target]) -> Self {
+    fn new(priority: Priority, targets: &mut [Target]) -> Self {
         let inside = |target: &Target| target.priority() == priority;
         let weights: Vec<Weight> = targets.iter().filter(|target| inside(target)).map(|target| target.weight).collect();
         for (target, share) in targets.iter_mut().filter(|target| inside(target)).zip(shares(&weights)) {

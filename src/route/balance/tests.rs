@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::*;
-use crate::route::{Builder, Origin, Route, Settings, Table, parse_text};
+use crate::route::{Builder, Datacenter, Instance, Origin, Route, Settings, Table, parse_tags, parse_text};
 
 /// Seeded, so that every run is the same.
 struct Scene {
@@ -138,6 +138,75 @@ fn lower_priorities_come_first() {
         }
     }
     assert_eq!(route.pick(crate::route::Turn::Nth(0)).unwrap().share, 0.5);
+}
+
+#[test]
+fn datacenters_come_before_priorities() {
+    let text = |n: u32| format!("10.0.1.{n:03}");
+    let mut builder = Builder::new(Settings::default());
+    for (n, datacenter, options) in [
+        (0, None, "priority=0"),
+        (1, None, "priority=1"),
+        (2, Some((1, "east")), "priority=0"),
+        (3, Some((1, "east")), "priority=1"),
+        (4, Some((2, "west")), "priority=0"),
+        // Nobody else is left.
+        (5, None, "priority=4294967295"),
+    ] {
+        let datacenter = datacenter.map(|(rank, name): (u32, &str)| Arc::new(Datacenter { name: name.into(), rank }));
+        let at = datacenter.as_ref().map_or(String::new(), |datacenter| datacenter.name.to_string());
+        let instance = Instance {
+            service: "s".into(),
+            // The same name in each of them.
+            id: datacenter.as_ref().map_or("n/s".into(), |datacenter| datacenter.name_instance("n", "s")),
+            datacenter,
+            address: text(n),
+            port: 80,
+            tags: vec![format!("p-/ {options}")],
+            options: Default::default(),
+            down: false,
+        };
+        builder.service_in(&at, &format!("s{n}"), parse_tags(&instance, "p-", "dc1").entries);
+    }
+    let table = builder.build().table;
+    let route = table.routes().next().unwrap();
+    let index = |n: u32| route.targets.iter().position(|target| target.destination.text.contains(&text(n))).unwrap();
+    for strategy in ALL {
+        for gone in 0..6 {
+            let scene = Scene { out: (0..gone).map(index).collect(), ..Scene::of(6) };
+            assert_eq!(counts(route, &strategy, &scene, 20)[index(gone)], 20, "{strategy:?} {gone}");
+        }
+    }
+    // What stands in a sticky cookie is the same in every datacenter.
+    let (east, west) = (&route.targets[index(2)], &route.targets[index(4)]);
+    assert_eq!((east.home_instance(), west.home_instance()), (Some("n/s"), Some("n/s")));
+}
+
+#[test]
+fn a_weight_is_that_of_each_datacenter() {
+    let mut builder = Builder::new(Settings::default());
+    let east = Arc::new(Datacenter { name: "east".into(), rank: 1 });
+    let instance = |n: usize, tag: &str, datacenter: Option<&Arc<Datacenter>>| Instance {
+        service: "s".into(),
+        id: format!("n/{n}").into(),
+        datacenter: datacenter.cloned(),
+        address: format!("10.0.0.{n}"),
+        port: 80,
+        tags: vec!["p-/".into(), tag.into()],
+        options: Default::default(),
+        down: false,
+    };
+    let parse = |instance: Instance| parse_tags(&instance, "p-", "dc1").entries;
+    builder.service("s", [parse(instance(0, "old", None)), parse(instance(1, "new", None))].concat());
+    let there = [instance(2, "old", Some(&east)), instance(3, "new", Some(&east)), instance(4, "new", Some(&east))];
+    builder.service_in("east", "s", there.map(parse).concat());
+    builder.manual(parse_text("route weight s / weight 0.2 tags \"new\"", |line| Origin::Static { line }).entries);
+    let table = builder.build().table;
+    let mut shares: Vec<_> =
+        table.routes().next().unwrap().targets.iter().map(|t| (t.destination.text.clone(), t.share)).collect();
+    shares.sort_by(|a, b| a.0.cmp(&b.0));
+    let shares: Vec<f64> = shares.into_iter().map(|(_, share)| share).collect();
+    assert_eq!(shares, [0.8, 0.2, 0.8, 0.1, 0.1]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::commands::Prepared;
 use crate::route::target::sameness;
-use crate::route::{Add, Class, Conditions, Target, Weight};
+use crate::route::{Add, Class, Conditions, Datacenter, Target, Weight};
 
 /// The targets of a place while commands are applied.
 #[derive(Default)]
@@ -38,12 +38,19 @@ impl<'a> Targets<'a> {
         self.list.retain(|(_, add, _)| !fits(add));
     }
 
-    /// Divides the weight between the targets that fit, for each kind of its own. False if there are none.
+    /// Divides the weight between the targets that fit, for each kind and datacenter of its own. False if there are none.
     pub(super) fn set_weight(&mut self, weight: Weight, fits: impl Fn(&Add) -> bool) -> bool {
         self.seen.clear();
         let mut any = false;
-        for kind in self.kinds() {
-            let fitting = |add: &Add| Kind::of(add) == kind && fits(add);
+        let mut shared: Vec<(Kind<'_>, Option<&Datacenter>)> = Vec::new();
+        for (_, add, _) in self.list.iter().filter(|(_, add, _)| fits(add)) {
+            let own = (Kind::of(add), add.datacenter.as_deref());
+            if !shared.contains(&own) {
+                shared.push(own);
+            }
+        }
+        for own in shared {
+            let fitting = |add: &Add| (Kind::of(add), add.datacenter.as_deref()) == own && fits(add);
             let count = self.list.iter().filter(|(_, add, _)| fitting(add)).count();
             for (_, _, current) in self.list.iter_mut().filter(|(_, add, _)| fitting(add)) {
                 *current = weight.part_of(count);
@@ -91,6 +98,7 @@ impl<'a> Kind<'a> {
 /// Do two commands give one target, weights aside?
 fn same_target(a: &Add, b: &Add) -> bool {
     a.service == b.service
+        && a.datacenter == b.datacenter
         && a.destination.text == b.destination.text
         && a.tags == b.tags
         && a.options.raw == b.options.raw

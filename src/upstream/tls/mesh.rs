@@ -48,9 +48,17 @@ impl Mesh {
         Ok(Self { anchors, key: Arc::new(pair), family })
     }
 
-    /// Believes only this service, in our own namespace and data centre.
-    pub(super) fn member(&self, service: &str) -> Member {
-        Member { anchors: self.anchors.clone(), uri: format!("{}{service}", self.family), provider: provider() }
+    /// Believes only this service, in our own namespace, and in our own data centre unless another one is given.
+    pub(super) fn member(&self, service: &str, datacenter: Option<&str>) -> Member {
+        Member { anchors: self.anchors.clone(), uri: uri(&self.family, service, datacenter), provider: provider() }
+    }
+}
+
+/// The name of a service, as we and its data centre call it.
+fn uri(family: &str, service: &str, datacenter: Option<&str>) -> String {
+    match (datacenter, family.rsplit_once("/dc/")) {
+        (Some(datacenter), Some((domain, _))) => format!("{domain}/dc/{datacenter}/svc/{service}"),
+        _ => format!("{family}{service}"),
     }
 }
 
@@ -110,5 +118,18 @@ impl ServerCertVerifier for Member {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_elsewhere() {
+        let family = "spiffe://11.consul/ns/default/dc/dc1/svc/";
+        assert_eq!(uri(family, "web", None), "spiffe://11.consul/ns/default/dc/dc1/svc/web");
+        assert_eq!(uri(family, "web", Some("east")), "spiffe://11.consul/ns/default/dc/east/svc/web");
+        assert_eq!(uri("spiffe://x/svc/", "web", Some("east")), "spiffe://x/svc/web");
     }
 }

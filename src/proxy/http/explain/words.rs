@@ -55,6 +55,9 @@ pub(super) fn place(route: &Route) -> String {
 pub(super) fn notes(target: &Target, permitted: Option<bool>) -> Vec<String> {
     let options = &*target.options;
     let mut notes = Vec::new();
+    if let Some(datacenter) = &target.datacenter {
+        notes.push(format!("of the datacenter {}, asked while nobody before it can be", datacenter.name));
+    }
     match (&options.access, permitted) {
         (Access::Everyone, _) => {}
         (Access::Nobody, _) => notes.push("its access rules cannot be read, so nobody is let in".to_owned()),

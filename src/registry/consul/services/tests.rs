@@ -26,12 +26,9 @@ fn watch_with(client: Client, change: impl FnOnce(&mut Setup)) -> Watched {
         prefix: "urlprefix-".into(),
         monitors: 1,
         poll: Duration::ZERO,
+        datacenter: None,
         feed: feed.clone(),
-        sources: Sources {
-            names: board.source("services"),
-            checks: board.source("checks"),
-            reads: board.source("instances"),
-        },
+        sources: Sources::of(&board, None),
     };
     change(&mut setup);
     let task = tokio::spawn(Services::new(setup).run(tokio::sync::oneshot::channel().1));
