@@ -32,6 +32,7 @@ mod routing;
 mod service;
 mod shutdown;
 mod smuggling;
+mod streaming;
 mod targets;
 mod tcp;
 mod tls;
