@@ -33,6 +33,7 @@ mod series;
 mod service;
 mod shutdown;
 mod smuggling;
+mod streaming;
 mod targets;
 mod tcp;
 mod tls;

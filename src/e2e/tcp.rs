@@ -330,6 +330,76 @@ async fn who_says_nothing_or_names_nobody_is_closed() {
 }
 
 #[tokio::test]
+async fn a_server_that_speaks_first_is_heard_at_once() {
+    let target = TcpOrigin::banner("220 ready\r\n").await;
+    let (plain, addr) = in_front_of(target.addr(), "", "").await;
+    let (patient, waiting) = in_front_of(target.addr(), ";pxyproto=true;pxytimeout=300ms", "").await;
+    for (addr, least) in [(addr, Duration::ZERO), (waiting, Duration::from_millis(300))] {
+        let begun = Instant::now();
+        let mut client = Client::connect(addr).await;
+        assert_eq!(client.exact(11).await, b"220 ready\r\n");
+        assert!(begun.elapsed() >= least);
+    }
+    drop((plain, patient));
+}
+
+#[tokio::test]
+async fn the_client_of_a_proxy_header_is_the_one_that_counts() {
+    let target = TcpOrigin::banner("hello").await;
+    let options = "allow=ip:192.0.2.0/24";
+    let listener = ";pxyproto=true;pxytimeout=10s";
+    let (_ferrio, addr) = in_front_of(target.addr(), listener, options).await;
+    let v2 = |command: u8, address: [u8; 12]| {
+        let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
+        header.extend([0x20 | command, 0x11, 0, 12 + 7]);
+        header.extend(address);
+        // Something that nobody has to know.
+        header.extend([0xe0, 0, 4, 1, 2, 3, 4]);
+        header
+    };
+    let from = [192, 0, 2, 1, 198, 51, 100, 1, 4, 210, 1, 187];
+    for (header, served) in [
+        (b"PROXY TCP4 192.0.2.1 198.51.100.1 1234 443\r\n".to_vec(), true),
+        (b"PROXY TCP4 203.0.113.1 198.51.100.1 1234 443\r\n".to_vec(), false),
+        (b"PROXY TCP6 2001:db8::1 2001:db8::2 1234 443\r\n".to_vec(), false),
+        // Ourselves, so to say: the address of the connection counts.
+        (b"PROXY UNKNOWN\r\n".to_vec(), false),
+        (v2(0, from), false),
+        (v2(1, from), true),
+        ([b"PROXY TCP4 ".as_slice(), &[b'1'; 110]].concat(), false),
+    ] {
+        let mut client = Client::connect(addr).await;
+        client.send_slowly(&header).await;
+        let heard = if served { client.exact(5).await } else { client.rest().await };
+        assert_eq!(heard, if served { b"hello".as_slice() } else { b"" }, "{}", header.escape_ascii());
+    }
+}
+
+#[tokio::test]
+async fn a_connection_without_bytes_counts_no_bytes() {
+    let target = TcpOrigin::echo().await;
+    let [addr, metrics] = free_addrs();
+    let routes = [route(format!(":{}", addr.port()), target.addr(), "")];
+    let _ferrio = setup(&format!("{addr};proto=tcp,{metrics};proto=prometheus"), &routes)
+        .property("metrics.target", "prometheus")
+        .property("metrics.prefix", "p")
+        .start()
+        .await;
+    let sample = async |name: &str| {
+        let page = crate::testing::client::get(metrics, "h", "/metrics").await.text();
+        let line = page.lines().find(|line| line.starts_with(name) && !line.starts_with('#')).map(str::to_owned);
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).unwrap_or(-1.0)
+    };
+    for _ in 0..3 {
+        let mut client = Client::connect(addr).await;
+        client.finish().await;
+        client.closed().await;
+    }
+    until(PATIENCE, "three connections", async || (sample("p_tcp_conn").await >= 3.0).then_some(())).await;
+    assert!(sample("p_route_rx").await <= 0.0 && sample("p_route_tx").await <= 0.0);
+}
+
+#[tokio::test]
 async fn dynamic_ports_come_and_go_and_connections_stay() {
     let consul = Consul::real().await;
     let echo = TcpOrigin::echo().await;

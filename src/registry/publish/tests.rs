@@ -155,6 +155,25 @@ fn one_change_in_a_large_table_is_a_few_lines_and_quick() {
 }
 
 #[test]
+fn large_overrides_that_change_all_the_time_take_no_more_memory() {
+    let mut b = bench(RoutesLog::Off);
+    let rounds = |b: &mut Bench, count: usize| {
+        for round in 0..count {
+            let line = |i: usize| format!("route add s{i} /{i}/{} http://10.0.0.1:80/ opts \"strip=/x\"\n", round % 7);
+            let text: String = (0..1500).map(line).collect();
+            b.manual(&[("fabio/config", &text)]);
+            b.apply();
+            b.recorder.forget();
+        }
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let before = rounds(&mut b, 15);
+    let after = rounds(&mut b, 60);
+    assert!(after < before + (20 << 20), "{before} bytes, later {after}");
+}
+
+#[test]
 fn the_page_alone_is_published_too() {
     let mut b = bench(RoutesLog::Off);
     b.funnel.feed.page("<html>");
