@@ -379,3 +379,53 @@ async fn rewriting_applies_to_calls() {
     assert_eq!(call(&client, "/api/p.S/Echo", &message("x")).await.grpc(), Some(0));
     assert_eq!(origin.last().uri, "http://b.test/p.S/Echo");
 }
+
+#[tokio::test]
+async fn servers_are_asked_for_their_health_as_grpc_does() {
+    // What it answers about each service.
+    async fn serve(mut served: Served) {
+        let asked = served.read().await.unwrap_or_default();
+        if served.head.uri.path() != "/grpc.health.v1.Health/Check" {
+            return served.reply(GRPC, "other").await;
+        }
+        let serving = match asked.get(7..).unwrap_or_default() {
+            b"good" => 1,
+            b"bad" => 2,
+            _ => {
+                served.head(&[GRPC, &[("grpc-status", "5")]].concat(), true);
+                return;
+            }
+        };
+        let Some(mut stream) = served.head(GRPC, false) else { return };
+        let _ = send_data(&mut stream, message([8, serving]).into(), false).await;
+        let _ = stream.send_trailers(status(0, ""));
+    }
+    let (mut routes, mut origins) = (String::new(), Vec::new());
+    for service in ["good", "bad", "unknown"] {
+        let origin = H2Origin::start(serve).await;
+        let options = format!("proto=grpc check=grpc:{service} checkinterval=100ms checktimeout=5s");
+        routes += &format!("route add {service} {service}/ grpc://{}/ opts \"{options}\"\n", origin.addr());
+        origins.push(origin);
+    }
+    // Behind a PROXY header that nobody is named in.
+    let picky = crate::testing::origin::TcpOrigin::start(async |mut tcp: tokio::net::TcpStream| {
+        let mut header = [0; 15];
+        let read = tokio::io::AsyncReadExt::read_exact(&mut tcp, &mut header).await;
+        if read.is_ok() && header == *b"PROXY UNKNOWN\r\n" {
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut tcp, answer).await;
+        }
+    })
+    .await;
+    let options = "pxyproto=true check=http:/ checkinterval=100ms checktimeout=5s";
+    routes += &format!("route add picky picky/ http://{}/ opts \"{options}\"\n", picky.addr());
+    let mut proxy = listening(routes).await;
+    for (service, why) in [("bad", "NOT_SERVING"), ("unknown", "does not know this service")] {
+        let line = format!("~ {service} ");
+        proxy.ferrio.process().says(PATIENCE, &line).await;
+        let said = proxy.ferrio.stderr();
+        assert!(said.lines().any(|text| text.contains(&line) && text.contains(why)), "{said}");
+    }
+    let said = proxy.ferrio.stderr();
+    assert!(!said.contains("~ good ") && !said.contains("~ picky "), "{said}");
+}

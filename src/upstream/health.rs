@@ -80,7 +80,7 @@ pub struct Health {
     window: AtomicU32,
     requests: AtomicU32,
     failures: AtomicU32,
-    /// 1 while the probe fails.
+    /// Probes that fail now: a place may have several, of different kinds.
     probe: AtomicU32,
 }
 
@@ -100,9 +100,13 @@ impl Health {
         Some((reason, Some(Duration::from_millis(left))))
     }
 
-    /// True if that is news.
-    pub fn probed(&self, good: bool) -> bool {
-        self.probe.swap(u32::from(!good), Relaxed) != u32::from(!good)
+    /// A probe begins to fail, or ends to: to be told once each time.
+    pub fn probe_fails(&self, fails: bool) {
+        if fails {
+            self.probe.fetch_add(1, Relaxed);
+        } else {
+            self.probe.fetch_sub(1, Relaxed);
+        }
     }
 
     /// Takes note of a try. `clock` is asked only when it matters.
@@ -267,7 +271,11 @@ mod tests {
     #[test]
     fn a_probe_that_fails_ejects_until_it_succeeds() {
         let health = Health::default();
-        assert!(health.probed(false) && !health.probed(false) && health.is_ejected());
-        assert!(health.probed(true) && !health.is_ejected());
+        health.probe_fails(true);
+        health.probe_fails(true);
+        health.probe_fails(false);
+        assert!(health.is_ejected(), "there is another one");
+        health.probe_fails(false);
+        assert!(!health.is_ejected());
     }
 }

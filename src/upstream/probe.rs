@@ -1,6 +1,8 @@
 //! Asking targets how they are (`check=`). In the control plane: one prober per place and kind of check, however many
 //! routes lead there. What it finds hangs on the place, where workers see it.
 
+mod grpc;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -12,7 +14,7 @@ use tokio::task::AbortHandle;
 use super::tls::Alpn;
 use super::{Config, Endpoint, Shared, TargetState, connect};
 use crate::net::Stream;
-use crate::route::{Check, CheckKind, LiveTable, Scheme, Snapshot};
+use crate::route::{Check, CheckKind, LiveTable, ProxyVersion, Scheme, Snapshot};
 
 /// Keeps a prober for each place that is to be probed, until it is dropped.
 pub async fn probe(live: Arc<LiveTable>, config: Config, shared: Shared) {
@@ -66,7 +68,7 @@ impl Probers {
 }
 
 async fn run(target: Arc<TargetState>, check: Check, config: Config, shared: Shared) {
-    let _probed = Probed(target.endpoint.clone());
+    let mut finding = Finding { endpoint: target.endpoint.clone(), fails: false };
     let mut failures = 0;
     // Those that begin together do not go on together.
     tokio::time::sleep(check.interval.mul_f64(fastrand::f64()).min(FIRST)).await;
@@ -74,7 +76,7 @@ async fn run(target: Arc<TargetState>, check: Check, config: Config, shared: Sha
         let result = tokio::time::timeout(check.timeout, once(&target, &check.kind, &config, &shared)).await;
         let result = result.unwrap_or_else(|_| Err("no answer in time".into()));
         failures = if result.is_ok() { 0 } else { failures + 1 };
-        if (failures == 0 || failures >= FAILURES) && target.endpoint.health.probed(failures == 0) {
+        if (failures == 0 || failures >= FAILURES) && finding.is_news(failures > 0) {
             let (service, place) = (&target.service, &target.destination.text);
             match result {
                 Ok(()) => tracing::info!("~ {service} {place} is used again: its check passes"),
@@ -88,27 +90,52 @@ async fn run(target: Arc<TargetState>, check: Check, config: Config, shared: Sha
     }
 }
 
-/// Who is not probed any more is not passed over for what was found.
-struct Probed(Arc<Endpoint>);
+/// What a prober has found out. A place with several is used while none of them finds it failing.
+struct Finding {
+    endpoint: Arc<Endpoint>,
+    fails: bool,
+}
 
-impl Drop for Probed {
+impl Finding {
+    fn is_news(&mut self, fails: bool) -> bool {
+        let news = self.fails != fails;
+        if news {
+            self.fails = fails;
+            self.endpoint.health.probe_fails(fails);
+        }
+        news
+    }
+}
+
+impl Drop for Finding {
+    /// Who is not probed any more is not passed over for what was found.
     fn drop(&mut self) {
-        self.0.health.probed(true);
+        self.is_news(false);
     }
 }
 
 async fn once(target: &TargetState, kind: &CheckKind, config: &Config, shared: &Shared) -> Result<(), String> {
     let endpoint = &target.endpoint;
-    // Over HTTP/2 only it is enough that somebody is there: what is asked below is HTTP/1.1.
-    let h2 = target.destination.is_grpc() || target.destination.scheme == Scheme::Http && target.options.http2;
+    // Over HTTP/2 only it is enough for `http:` that somebody is there: what is asked below is HTTP/1.1.
+    let h2 = matches!(kind, CheckKind::Grpc(_))
+        || target.destination.is_grpc()
+        || target.destination.scheme == Scheme::Http && target.options.http2;
     let tls = endpoint.tls.as_ref().map(|tls| (tls, if h2 { Alpn::H2 } else { Alpn::Http1 }));
-    let stream = connect::connect(endpoint, tls, config, shared, Duration::ZERO, &[]).await;
+    // Who waits for a PROXY header gets one that speaks for nobody: it is us who ask.
+    let preamble: &[u8] = match target.options.proxy_protocol {
+        None => b"",
+        Some(ProxyVersion::V1) => b"PROXY UNKNOWN\r\n",
+        Some(ProxyVersion::V2) => b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
+    };
+    let stream = connect::connect(endpoint, tls, config, shared, Duration::ZERO, preamble).await;
     let mut stream = stream.map_err(|error| error.chain())?;
-    let CheckKind::Http(path) = kind else { return Ok(()) };
-    if h2 {
-        return Ok(());
-    }
     let host = &target.destination.authority;
+    let path = match kind {
+        CheckKind::Tcp => return Ok(()),
+        CheckKind::Grpc(service) => return grpc::ask(stream, host, endpoint.tls.is_some(), service).await,
+        CheckKind::Http(_) if h2 => return Ok(()),
+        CheckKind::Http(path) => path,
+    };
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: ferrio-check\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;

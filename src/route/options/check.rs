@@ -21,6 +21,8 @@ pub enum CheckKind {
     Tcp,
     /// Answers a GET for this path and query with 200 to 399.
     Http(String),
+    /// Says by the gRPC health protocol that this service is served; "": the server as a whole.
+    Grpc(String),
 }
 
 impl Check {
@@ -34,7 +36,14 @@ impl Check {
             {
                 CheckKind::Http(path.to_owned())
             }
-            _ => return Err(format!("check={text:?} is no check; write tcp, or http: and a path as in http:/health")),
+            None if text == "grpc" => CheckKind::Grpc(String::new()),
+            Some(("grpc", service)) if is_service(service) => CheckKind::Grpc(service.to_owned()),
+            _ => {
+                return Err(format!(
+                    "check={text:?} is no check; write tcp, http: and a path as in http:/health, or grpc, perhaps with a \
+                     service as in grpc:shop.Cart"
+                ));
+            }
         };
         let given = |key: &str, usual: Duration| match raw.get(key) {
             None => Ok(usual),
@@ -47,6 +56,11 @@ impl Check {
         let timeout = given("checktimeout", Duration::from_secs(2))?;
         Ok(Some(Box::new(Self { kind, interval, timeout })))
     }
+}
+
+/// A full name of gRPC.
+fn is_service(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'/'))
 }
 
 /// Probes are to be no load.
@@ -67,7 +81,10 @@ mod tests {
         let check = parse("check=http:/health?full=1 checkinterval=1s checktimeout=200ms").unwrap().unwrap();
         assert_eq!(check.kind, CheckKind::Http("/health?full=1".into()));
         assert_eq!((check.interval, check.timeout), (Duration::from_secs(1), Duration::from_millis(200)));
-        for text in ["check=", "check=udp", "check=http", "check=http:x", "check=http:/a#b", "check=grpc"] {
+        for (text, service) in [("check=grpc", ""), ("check=grpc:shop.Cart", "shop.Cart")] {
+            assert_eq!(parse(text).unwrap().unwrap().kind, CheckKind::Grpc(service.into()));
+        }
+        for text in ["check=", "check=udp", "check=http", "check=http:x", "check=http:/a#b", "check=grpc:", "check=grpc:a b"] {
             assert!(parse(text).unwrap_err().starts_with("check="), "{text}");
         }
         for text in ["check=tcp checkinterval=1ms", "check=tcp checktimeout=0", "check=tcp checktimeout=x"] {

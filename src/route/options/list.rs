@@ -100,7 +100,7 @@ table! {
     "ejecttime" new "`5s`" "how long at first" "targets";
     "ejectmax" new "`5m`" "how long at most" "targets";
     "slowstart" new "`30s`" "a new target gets its whole share after this time" "targets";
-    "check" new "`tcp`, `http:/health`" "asks the target itself, beside Consul" "targets";
+    "check" new "`tcp`, `http:/health`, `grpc:shop.Cart`" "asks the target itself, beside Consul" "targets";
     "checkinterval" new "`10s`" "how often" "targets";
     "checktimeout" new "`2s`" "how long that may take" "targets";
     "maxconn" new "a number" "requests under way at the target" "targets";
