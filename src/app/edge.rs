@@ -120,7 +120,7 @@ impl Edge {
                 .clone()
                 .map(|challenges| -> http::Challenge { Rc::new(move |path| challenges.answer(path)) }),
             misdirected: self.tls.clone().map(|tls| -> http::Misdirected {
-                Rc::new(move |server_name, authority| tls.store().is_misdirected(server_name, authority))
+                Rc::new(move |server_name, local, authority| tls.store().is_misdirected(server_name, local, authority))
             }),
         }
     }

@@ -74,8 +74,9 @@ impl Store {
 
     /// Whether a request for `authority` came over a connection whose certificate does not cover it although another
     /// certificate here does: such a request is to be sent again over another connection (RFC 9110 section 15.5.20).
-    pub fn is_misdirected(&self, server_name: Option<&str>, authority: &str) -> bool {
-        self.index.load().is_misdirected(server_name, authority)
+    /// `local`: the address that the client has connected to, which has chosen the certificate if no name has.
+    pub fn is_misdirected(&self, server_name: Option<&str>, local: IpAddr, authority: &str) -> bool {
+        self.index.load().is_misdirected(server_name, local, authority)
     }
 
     /// The certificates, sorted by name.
@@ -120,8 +121,7 @@ impl Index {
         let Some(first) = self.certificates.first() else { return Selection::Empty };
         let chosen = match asked.name {
             Some(name) => self.by_name(name),
-            // `*` may stand for no name at all, as in fabio.
-            None => self.by_address(asked.address).or_else(|| self.names.get("*").map(Vec::as_slice)),
+            None => self.without_name(asked.address),
         };
         match chosen.and_then(|candidates| self.best(candidates, asked.schemes)) {
             Some(certificate) => {
@@ -133,6 +133,11 @@ impl Index {
             None if asked.strict || note => Selection::Unknown,
             None => Selection::Found(first.pair.key.clone()),
         }
+    }
+
+    /// `*` may stand for no name at all, as in fabio.
+    fn without_name(&self, address: Option<IpAddr>) -> Option<&[u32]> {
+        self.by_address(address).or_else(|| self.names.get("*").map(Vec::as_slice))
     }
 
     fn by_address(&self, address: Option<IpAddr>) -> Option<&[u32]> {
@@ -185,7 +190,7 @@ impl Index {
         candidates.iter().filter_map(certificate).max_by_key(|certificate| rank(certificate))
     }
 
-    fn is_misdirected(&self, server_name: Option<&str>, authority: &str) -> bool {
+    fn is_misdirected(&self, server_name: Option<&str>, local: IpAddr, authority: &str) -> bool {
         let host = host(authority);
         if server_name.is_some_and(|name| name.trim_end_matches('.').eq_ignore_ascii_case(host.trim_end_matches('.'))) {
             return false;
@@ -195,7 +200,10 @@ impl Index {
             Err(_) => self.by_name(host),
         };
         let Some(covering) = covering else { return false };
-        let shown = server_name.and_then(|name| self.by_name(name));
+        let shown = match server_name {
+            Some(name) => self.by_name(name),
+            None => self.without_name(Some(local)),
+        };
         !shown.unwrap_or(&[0]).iter().any(|at| covering.contains(at))
     }
 }

@@ -129,7 +129,13 @@ fn misdirected_requests() {
         (Some("foo.com"), "", false),
         (Some("foo.com"), "]:[", false),
     ] {
-        assert_eq!(store.is_misdirected(server_name, authority), want, "{server_name:?} {authority:?}");
+        let elsewhere = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(store.is_misdirected(server_name, elsewhere, authority), want, "{server_name:?} {authority:?}");
+    }
+    // A client that has no name, and was shown the certificate of the address.
+    let address = IpAddr::from([10, 0, 0, 1]);
+    for (authority, want) in [("10.0.0.1:8443", false), ("bar.com", false), ("x.foo.com", true)] {
+        assert_eq!(store.is_misdirected(None, address, authority), want, "{authority:?}");
     }
 }
 

@@ -238,7 +238,7 @@ impl Client {
         let host = if self.listener.grpc { grpc::host(request.headers(), host) } else { host };
         let host = host.to_str().unwrap_or_default();
         if let (Some(misdirected), Some(tls)) = (&self.listener.misdirected, &self.peer.tls)
-            && misdirected(tls.server_name.as_deref(), host)
+            && misdirected(tls.server_name.as_deref(), self.peer.local.ip(), host)
         {
             return self.paged(Refusal::Misdirected.answer(), "", request.headers());
         }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -47,8 +48,8 @@ pub struct Listener {
 /// What a CA that has sent a challenge wants to read at this path, if somebody waits for it (RFC 8555 section 8.3).
 pub type Challenge = Rc<dyn Fn(&str) -> Option<Arc<str>>>;
 
-/// Is a request for this authority on the wrong connection, one that was made for another server name?
-pub type Misdirected = Rc<dyn Fn(Option<&str>, &str) -> bool>;
+/// Is a request for this authority on the wrong connection, one that was made to this address for another server name?
+pub type Misdirected = Rc<dyn Fn(Option<&str>, IpAddr, &str) -> bool>;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
