@@ -56,7 +56,10 @@ impl Maker {
             certificates.extend(pair.map(|pair| Certificate { name: cert.clone(), pair }));
         }
         self.parsed = parsed;
-        self.last = certificates.clone();
+        // An empty set is not put in service; what comes after it is compared with what is.
+        if !certificates.is_empty() {
+            self.last.clone_from(&certificates);
+        }
         Set { certificates, problems }
     }
 
@@ -110,6 +113,20 @@ mod tests {
 
     fn names(set: &Set) -> Vec<&str> {
         set.certificates.iter().map(|certificate| certificate.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_moment_without_anything_is_not_remembered() {
+        let authority = Authority::new("ca");
+        let (a, b) = (authority.leaf(&["a.com"]), authority.leaf(&["b.com"]));
+        let mut maker = Maker::default();
+        let whole =
+            [("a-cert.pem", &*a.cert), ("a-key.pem", &*a.key), ("b-cert.pem", &*b.cert), ("b-key.pem", &*b.key)];
+        make(&mut maker, &blobs(&whole));
+        assert!(make(&mut maker, &blobs(&[])).certificates.is_empty());
+        // Being filled again, one after the other: the key is still to come.
+        let half = make(&mut maker, &blobs(&[whole[0], whole[2], whole[3]]));
+        assert_eq!(names(&half), ["a-cert.pem", "b-cert.pem"]);
     }
 
     #[test]
