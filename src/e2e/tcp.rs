@@ -330,6 +330,31 @@ async fn who_says_nothing_or_names_nobody_is_closed() {
 }
 
 #[tokio::test]
+async fn targets_that_cannot_be_reached_are_left_for_the_one_that_can() {
+    let target = TcpOrigin::banner("hello").await;
+    // One that takes no more connections, and so never answers: its queue is full.
+    let full = tokio::net::TcpSocket::new_v4().expect("a socket");
+    full.bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+    let full = full.listen(1).expect("listening");
+    let hole = full.local_addr().expect("an address");
+    let mut waiting = Vec::new();
+    while let Ok(connected) = tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(hole)).await {
+        waiting.push(connected.expect("loopback"));
+    }
+    let addr = free_addr();
+    let key = format!(":{}", addr.port());
+    let mut routes =
+        vec![route(&key, hole, "connecttimeout=300ms"), route(&key, target.addr(), "connecttimeout=300ms")];
+    // Nobody is there.
+    routes.extend(free_addrs::<6>().map(|addr| route(&key, addr, "eject=0")));
+    let _ferrio = setup(&format!("{addr};proto=tcp"), &routes).start().await;
+    for _ in 0..16 {
+        let mut client = Client::connect(addr).await;
+        assert_eq!(soon("the greeting", client.exact(5)).await, b"hello");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_speaks_first_is_heard_at_once() {
     let target = TcpOrigin::banner("220 ready\r\n").await;
     let (plain, addr) = in_front_of(target.addr(), "", "").await;

@@ -78,8 +78,13 @@ impl Pools {
     }
 
     /// A connection for nobody else, with TLS if the endpoint asks for it. `preamble` is sent before anything else.
-    pub async fn connect(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
-        self.connect_for(endpoint, Alpn::Silent, preamble, self.0.config.dial_timeout).await
+    pub async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        preamble: &[u8],
+        limit: Option<Duration>,
+    ) -> Result<Stream, Error> {
+        self.connect_for(endpoint, Alpn::Silent, preamble, limit.unwrap_or(self.0.config.dial_timeout)).await
     }
 
     /// As [`Self::connect`], within `limit` (0: none). With TLS, what is spoken is agreed on.
@@ -95,9 +100,14 @@ impl Pools {
     }
 
     /// As [`Self::connect`], without TLS whatever the endpoint asks for.
-    pub async fn connect_plain(&self, endpoint: &Endpoint, preamble: &[u8]) -> Result<Stream, Error> {
+    pub async fn connect_plain(
+        &self,
+        endpoint: &Endpoint,
+        preamble: &[u8],
+        limit: Option<Duration>,
+    ) -> Result<Stream, Error> {
         let (config, shared) = (&self.0.config, &self.0.shared);
-        connect::connect(endpoint, None, config, shared, config.dial_timeout, preamble).await
+        connect::connect(endpoint, None, config, shared, limit.unwrap_or(config.dial_timeout), preamble).await
     }
 
     /// Where the endpoint is, the best address first. At least one.

@@ -1,5 +1,7 @@
 //! One connection, from the moment when it is known to be ours.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::{Candidates, Ended, Found, Place, Reason};
@@ -77,16 +79,19 @@ impl Connection {
     /// Connects to a target; `hello` is what the client said to it. `None`: there is none to be had, and it was closed.
     pub async fn connect(mut self, candidates: Candidates, hello: Option<&ClientHello>) -> Option<(Self, Stream)> {
         let Candidates { first, others } = candidates;
+        let mut slow = 0;
         for target in std::iter::once(first).chain(others) {
             let preamble = preamble(target.options.proxy_protocol, &self.peer, hello);
             let target = target.enter();
             let pools = &self.place.worker.pools;
             // Routes of a port may lead to HTTP targets, of which host and port count, as in fabio.
             let mesh = target.endpoint.tls.as_ref().is_some_and(|tls| tls.mesh.is_some());
+            let limit = target.options.tries.as_ref().and_then(|tries| tries.connect);
+            let begun = Instant::now();
             let connected = if mesh || target.destination.scheme == Scheme::Tcps {
-                pools.connect(&target.endpoint, &preamble).await
+                pools.connect(&target.endpoint, &preamble, limit).await
             } else {
-                pools.connect_plain(&target.endpoint, &preamble).await
+                pools.connect_plain(&target.endpoint, &preamble, limit).await
             };
             match connected {
                 Ok(stream) => {
@@ -100,6 +105,10 @@ impl Connection {
                     tracing::warn!("{} {}: {}", target.service, target.destination.text, error.chain());
                     note(&target, Verdict::Broken);
                     self.target = Some(target);
+                    slow += u32::from(begun.elapsed() >= SLOW);
+                    if slow >= SLOW_ONES {
+                        break;
+                    }
                 }
             }
         }
@@ -157,3 +166,7 @@ impl Drop for Connection {
         worker.ended(&ended);
     }
 }
+
+/// Targets that take so long to fail are the kind that keeps a client waiting: more than a few of them are a general outage.
+const SLOW: Duration = Duration::from_secs(1);
+const SLOW_ONES: u32 = 3;

@@ -70,5 +70,5 @@ fn candidates(route: &Route, strategy: &Strategy, client: IpAddr) -> Found {
     Found::Targets(Candidates { first, others })
 }
 
-/// Two more tries: more would keep a client waiting for what is a general outage.
-const MORE: usize = 2;
+/// Those that refuse at once cost a client nothing.
+const MORE: usize = 15;
