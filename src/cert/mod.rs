@@ -36,7 +36,7 @@ pub use certificate::{Certificate, Facts, Pair};
 pub use env::Env;
 pub use error::{Error, PairError};
 pub use report::{Entry, Report, Validity, Waiting};
-pub use source::{Source, start, start_acme};
+pub use source::{Source, check, start, start_acme};
 pub use store::{Asked, Selection, Store};
 
 /// One entry of `proxy.cs` that a listener refers to.

@@ -115,6 +115,14 @@ async fn start_orders(
 
 type Loader = Box<dyn Load>;
 
+/// What can be known to be wrong without asking anybody: places that are none, and secrets that cannot be read.
+pub fn check(config: &CertSource, env: &Env) -> Result<(), Error> {
+    if let Kind::Acme { config, .. } = &config.kind {
+        return config.check(env);
+    }
+    loaders(config, env).map(drop)
+}
+
 /// How a source comes by its certificates.
 enum Reading {
     Sets(Loader),

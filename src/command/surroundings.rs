@@ -84,7 +84,12 @@ impl Surroundings {
                 let line = format!("source {name}: {}: no such folder, so clients get no certificate", cert.display());
                 return self.warn("proxy.cs", line);
             }
-            _ => return,
+            _ => {
+                if let Err(error) = cert::check(source, &cert::Env::process()) {
+                    self.mistake("proxy.cs", format!("source {name}: {error}"));
+                }
+                return;
+            }
         }
         let read = wait_for(async {
             let read = tokio::time::timeout(READ, cert::start(source, &cert::Env::process())).await;

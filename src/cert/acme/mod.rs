@@ -90,9 +90,20 @@ pub struct Surroundings {
     pub plain: bool,
 }
 
+impl Config {
+    /// See [`super::check`].
+    pub(super) fn check(&self, env: &super::Env) -> Result<(), super::Error> {
+        if let Some(path) = &self.ca {
+            let readable = std::fs::File::open(path).map(drop);
+            readable.map_err(|cause| super::Error::Read { what: path.display().to_string(), cause })?;
+        }
+        let account = self.external_account.as_ref().map(|account| &account.key);
+        self.secret.iter().chain(account).try_for_each(|secret| secret.read(env).map(drop))
+    }
+}
+
 impl Secret {
     /// Trimmed.
-    #[cfg(feature = "acme")]
     fn read(&self, env: &super::Env) -> Result<String, super::Error> {
         let text = match self {
             Secret::File(path) => std::fs::read_to_string(path)

@@ -24,7 +24,9 @@ pub(super) fn check_addr(addr: &str) -> Result<(), &'static str> {
     if port.is_empty() || !port.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
         return Err("no port");
     }
-    if port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_err() {
+    // A range, perhaps.
+    let number = port.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+    if number && port.split('-').any(|port| port.parse::<u16>().is_err()) {
         return Err("a port is at most 65535");
     }
     Ok(())

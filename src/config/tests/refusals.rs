@@ -78,6 +78,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("ui.addr", ":x y", "need listening host:port"),
     ("proxy.addr", ":80,:80;proto=tcp", ":80 is the address of another listener as well"),
     ("proxy.addr", ":80-90;proto=tcp,:85", ":85 is the address of another listener as well"),
+    ("proxy.addr", ":7000-70000;proto=tcp", "a port is at most 65535"),
     ("proxy.addr", ":9998", ":9998 is the address of ui.addr as well"),
     ("proxy.cs", "type=file;cert=x", "missing 'cs' in map[cert:x type:file]"),
     ("proxy.cs", "cs=a;type=file", "missing 'cert' in map[cs:a type:file]"),
