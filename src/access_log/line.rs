@@ -128,6 +128,10 @@ impl<'a> View<'a> {
     pub(super) fn write(&self, field: Field, quoted: bool, out: &mut Vec<u8>) {
         let begin = out.len();
         self.write_raw(field, out);
+        // A connection has neither; whoever takes lines apart counts on something being there, as in the common log format.
+        if out.len() == begin && matches!(field, Field::Request | Field::ResponseStatus) {
+            out.push(b'-');
+        }
         if !out[begin..].iter().all(|b| escape::is_harmless(*b, quoted)) {
             let value = out.split_off(begin);
             escape::plain(&value, quoted, out);

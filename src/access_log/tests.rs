@@ -106,6 +106,8 @@ fn what_is_missing_leaves_nothing() {
             Field::RemoteAddr
                 | Field::RemoteHost
                 | Field::RemotePort
+                | Field::Request
+                | Field::ResponseStatus
                 | Field::ResponseBodySize
                 | Field::ResponseTime(_)
                 | Field::TimeCommon

@@ -79,7 +79,10 @@ async fn by_name(edge: &Edge, place: Place, arrived: Arrived) -> Option<Opened> 
 
 async fn by_name_or_http(edge: &Edge, place: Place, arrived: Arrived) -> Option<Opened> {
     let Arrived { mut stream, peer, .. } = arrived;
-    let hello = read_hello(&mut stream, edge.handshake_limit()).await?;
+    let Some(hello) = read_hello(&mut stream, edge.handshake_limit()).await else {
+        Connection::new(place, peer).close(Reason::NoName);
+        return None;
+    };
     let found = match hello.server_name() {
         Some(name) => place.worker.find(&[name], peer.remote.ip()),
         None => Found::Nothing,
@@ -88,6 +91,7 @@ async fn by_name_or_http(edge: &Edge, place: Place, arrived: Arrived) -> Option<
         return pass_through(Connection::new(place, peer), found, hello, stream).await;
     }
     if matches!(hello.hello, Err(Error::Truncated | Error::Io(_))) || !edge.ends_tls() {
+        Connection::new(place, peer).close(Reason::NoName);
         return None;
     }
     let (stream, peer) = edge.secure(again(hello, stream), peer).await?;
