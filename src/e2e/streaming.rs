@@ -148,3 +148,47 @@ async fn chunks_of_any_size_pass_both_ways() {
     assert!(rest.ends_with(b"\r\n\r\nxy") && !rest.windows(8).any(|word| word == b"chunked\r"), "{rest:?}");
     proxy.ends_well().await;
 }
+
+#[tokio::test]
+async fn websockets_of_every_kind_of_listener_and_target() {
+    let ca = Ca::new();
+    let (own, theirs) = (ca.leaf(&["h"]), ca.leaf(&["o.test"]));
+    let (plain, tls) = (Origin::start("o").await, Origin::start_tls("o", ca.server(&theirs, &["http/1.1"])).await);
+    for origin in [&plain, &tls] {
+        origin.always(origin::websocket());
+    }
+    let wss = format!("https://{}/", tls.addr());
+    let routes = format!(
+        "route add o /plain {0}\nroute add o /tls {wss} opts \"proto=https tlsskipverify=true\"\n\
+         route add o /foo {0} opts \"strip=/foo\"\nroute add o /bar {0} opts \"prepend=/foo\"\n\
+         route add o /old {0} opts \"strip=/old prepend=/new\"\n",
+        plain.url()
+    );
+    let proxy = Start::routes(routes)
+        .property("proxy.cs", format!("cs=c;type=file;cert={};key={}", own.cert_path.display(), own.key_path.display()))
+        .property("proxy.addr", "ADDR,MORE;cs=c")
+        .property("proxy.gzip.contenttype", ".*")
+        .start()
+        .await;
+    for secure in [false, true] {
+        for (asked, arrives, origin) in [
+            ("/plain", "/plain", &plain),
+            ("/tls", "/tls", &tls),
+            ("/foo/strip", "/strip", &plain),
+            ("/bar/baz", "/foo/bar/baz", &plain),
+            ("/old/world", "/new/world", &plain),
+        ] {
+            let mut client = if secure {
+                Client::connect_tls(proxy.more, "h", ca.client(&["http/1.1"])).await
+            } else {
+                proxy.client().await
+            };
+            client.send(format!("GET {asked} HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n{UPGRADE}\r\n")).await;
+            assert_eq!(client.response().await.status, 101, "{asked}");
+            client.send("there and back").await;
+            assert_eq!(client.exact(14).await, b"there and back", "{asked}");
+            assert_eq!(origin.last().target(), arrives);
+        }
+    }
+    proxy.ends_well().await;
+}
