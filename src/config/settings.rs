@@ -167,7 +167,7 @@ fn show(spec: &Spec, text: &str) -> String {
 pub(crate) fn redact(text: &str) -> String {
     static USER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"://[^/@\s,;"]+@"#).expect("a fixed expression"));
     static PAIR: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r#"(?i)((?:token|password|secret|apikey|api_key|access_key)=)("(?:[^"\\]|\\.)*"|[^;,&\s"]+)"#)
+        Regex::new(r#"(?i)((?:token|password|secret|apikey|api_key|access_key|signature|credential|\bsig)=)("(?:[^"\\]|\\.)*"|[^;,&\s"]+)"#)
             .expect("a fixed expression")
     });
     static HEADER: LazyLock<Regex> =
@@ -195,6 +195,10 @@ mod tests {
             ),
             ("address=1.2.3.4;password=\"a;b\";asn=1", "address=1.2.3.4;password=<redacted>;asn=1"),
             ("http://h/?x=1&token=abc&y=2", "http://h/?x=1&token=<redacted>&y=2"),
+            (
+                "https://h/list?sig=abc%3D&X-Amz-Credential=k/1&X-Amz-Signature=f0",
+                "https://h/list?sig=<redacted>&X-Amz-Credential=<redacted>&X-Amz-Signature=<redacted>",
+            ),
             ("vaultfetchtoken=file:/x", "vaultfetchtoken=<redacted>"),
             ("nothing secret", "nothing secret"),
         ] {
