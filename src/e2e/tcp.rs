@@ -629,11 +629,21 @@ async fn a_target_that_refuses_datagrams_is_left() {
         route_to(&key, &format!("udp://{a}"), ""),
         route_to(":1", &format!("udp://{a}"), "deny=ip:127.0.0.1"),
     ];
-    let _ferrio = setup(&format!("{addr};proto=udp"), &routes).spawn();
+    let mut ferrio = setup(&format!("{addr};proto=udp"), &routes).spawn();
     let clients = [udp_client(addr).await, udp_client(addr).await, udp_client(addr).await];
     for client in &clients {
         let answer = soon("an answer", ask_again(client, "x", Duration::from_millis(300))).await.expect("an answer");
         assert_eq!(answer[0], "a");
+    }
+    // And after a few of them for everybody.
+    for _ in 0..12 {
+        let client = udp_client(addr).await;
+        soon("an answer", ask_again(&client, "x", Duration::from_millis(100))).await.expect("an answer");
+    }
+    ferrio.process().says(PATIENCE, "is passed over").await;
+    for _ in 0..4 {
+        let client = udp_client(addr).await;
+        assert_eq!(ask(&client, "x").await.expect("an answer")[0], "a");
     }
 }
 

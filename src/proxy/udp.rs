@@ -13,11 +13,12 @@ use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::note;
 use super::tcp::{Ended, Family, Found, Reason, Worker};
 use crate::life::{Phase, Watch};
 use crate::metrics::Shard;
 use crate::net::{Datagrams, Here};
-use crate::upstream::{Endpoint, Entered, Pools};
+use crate::upstream::{Endpoint, Entered, Pools, Verdict};
 
 /// What all sessions of one listener share.
 #[derive(Clone, Debug)]
@@ -133,6 +134,7 @@ impl Socket {
             active: Cell::new(Instant::now()),
             from_client: Cell::new(0),
             from_target: Cell::new(0),
+            answered: Cell::new(false),
             shard: worker.shard,
             closed: Notify::new(),
             why: Cell::new(Reason::Shutdown),
@@ -176,6 +178,8 @@ struct Session {
     active: Cell<Instant>,
     from_client: Cell<u64>,
     from_target: Cell<u64>,
+    /// The target has sent something.
+    answered: Cell<bool>,
     shard: Shard,
     closed: Notify,
     why: Cell<Reason>,
@@ -263,6 +267,9 @@ impl Leave {
                     Ok(length) => {
                         session.active.set(Instant::now());
                         let (client, here) = session.ends;
+                        if !session.answered.replace(true) {
+                            note(&session.target, Verdict::Fine);
+                        }
                         if self.socket.socket.try_send(&buffer[..length], client, here).is_ok() {
                             session.from_target.set(session.from_target.get() + length as u64);
                             session.target.series.bytes(session.shard, length as u64, 0);
@@ -285,6 +292,9 @@ impl Drop for Leave {
             sessions.remove(&session.ends);
         }
         drop(sessions);
+        if matches!(session.why.get(), Reason::TargetFailed | Reason::Unreachable) && !session.answered.get() {
+            note(&session.target, Verdict::Broken);
+        }
         self.socket.worker.ended(&Ended {
             family: Family::Datagrams,
             remote: session.ends.0,
