@@ -84,7 +84,9 @@ mod tests {
         for (text, service) in [("check=grpc", ""), ("check=grpc:shop.Cart", "shop.Cart")] {
             assert_eq!(parse(text).unwrap().unwrap().kind, CheckKind::Grpc(service.into()));
         }
-        for text in ["check=", "check=udp", "check=http", "check=http:x", "check=http:/a#b", "check=grpc:", "check=grpc:a,b"] {
+        for text in
+            ["check=", "check=udp", "check=http", "check=http:x", "check=http:/a#b", "check=grpc:", "check=grpc:a,b"]
+        {
             assert!(parse(text).unwrap_err().starts_with("check="), "{text}");
         }
         for text in ["check=tcp checkinterval=1ms", "check=tcp checktimeout=0", "check=tcp checktimeout=x"] {
