@@ -1,12 +1,12 @@
 //! Requests that are tried again, and those that must not be: instances that refuse, reset, hang, fail, or break off.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::proxy::{Proxy, Start};
 use crate::routing::all;
 use crate::testing::client;
-use crate::testing::origin::{self, Origin, Script};
+use crate::testing::origin::{self, Gate, Origin, Script};
 use crate::testing::{PATIENCE, free_addr, until};
 
 /// A route with these targets, all with these options.
@@ -269,6 +269,35 @@ async fn times_of_a_route() {
     client.send("GET /slow HTTP/1.1\r\nHost: h1\r\n\r\n").await;
     let text = String::from_utf8_lossy(&client.rest().await).into_owned();
     assert!(text.contains("1\r\nx\r\n") && !text.ends_with("0\r\n\r\n"), "{text}");
+}
+
+#[tokio::test]
+async fn the_time_of_a_route_is_that_of_its_queue_and_of_its_authentication_too() {
+    let (origin, service, gate) = (Origin::start("o").await, Origin::start("auth").await, Gate::new());
+    origin.on("/held", origin::reply(200, &[], "o").behind(&gate));
+    service.always(origin::reply(200, &[], "").behind(&gate));
+    let lines: String = [
+        ("queue", "maxconn=1 queuetimeout=30s timeout=200ms"),
+        ("short", "maxconn=1 queuetimeout=100ms timeout=30s"),
+        ("auth", "auth=f timeout=200ms"),
+        ("held", "maxconn=1"),
+    ]
+    .map(|(host, options)| format!("route add s {host}/ {} opts \"{options}\"\n", origin.url()))
+    .concat();
+    let scheme = format!("name=f;type=forward;url={};timeout=30s", service.url());
+    let proxy = Start::routes(lines).property("proxy.auth", scheme).start().await;
+    let mut held = proxy.client().await;
+    held.send("GET /held HTTP/1.1\r\nHost: held\r\n\r\n").await;
+    origin.wait(1).await;
+    let begun = Instant::now();
+    for (host, status) in [("queue", 504), ("short", 503), ("auth", 504)] {
+        assert_eq!(proxy.get(host, "/").await.status, status, "{host}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!((origin.seen().len(), service.seen().len()), (1, 1));
+    gate.open();
+    assert_eq!(held.response().await.status, 200);
+    assert_eq!(proxy.get("auth", "/").await.status, 200);
 }
 
 #[tokio::test]

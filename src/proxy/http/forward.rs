@@ -10,7 +10,7 @@ use super::body::Body;
 use super::compress::Wish;
 use super::facts::Facts;
 use super::record::Record;
-use super::{Client, Forward, Plan, Tunnel, answer, choice, cookies, headers, is_websocket, mirror, request};
+use super::{Client, Forward, Plan, Tunnel, answer, choice, cookies, headers, is_websocket, limits, mirror, request};
 use crate::http1::Present;
 use crate::proxy::{note, preamble};
 use crate::route::{HostOption, Tries};
@@ -28,6 +28,8 @@ pub(super) struct Asked<'a> {
     pub(super) kind: choice::Kind,
     /// When the listener's `wt` is over.
     pub(super) deadline: Option<std::time::Instant>,
+    /// When the route's `timeout` is over.
+    pub(super) end: Option<Instant>,
 }
 
 /// What is still to be done with the response of a target.
@@ -75,7 +77,7 @@ impl Client {
         facts: Option<Box<Facts>>,
     ) -> Response<Body> {
         let worker = &*self.worker;
-        let Asked { head, body, present, host, kind, deadline } = asked;
+        let Asked { head, body, present, host, kind, deadline, end } = asked;
         let wish = worker.config.compression.as_ref().map(|compression| compression.wish(head));
         let origin = if present.any(Present::ORIGIN) { head.headers.get(http::header::ORIGIN).cloned() } else { None };
         let bound = cookies::bound(&forward.target, &head.headers);
@@ -87,7 +89,7 @@ impl Client {
             moved: 0,
             again: 0,
             died: false,
-            deadline: forward.tries().and_then(|tries| tries.total).map(|total| Instant::now() + total),
+            deadline: end,
         };
         let mut record = Record::new(forward.target.clone(), worker.shard, deadline, facts);
         if self.listener.grpc {
@@ -105,8 +107,9 @@ impl Client {
                     Box::pin(record.held.take(limits, forward.route.as_ref(), &forward.target, run.deadline)).await
             {
                 forward.target.series.limited(limit);
-                record.failed(StatusCode::SERVICE_UNAVAILABLE.as_u16(), limit);
-                return self.paged(answer::busy(), forward.target.page_set(), &head.headers);
+                let answer = if limit == limits::TIMEOUT { answer::failed(&Error::TryTimeout) } else { answer::busy() };
+                record.failed(answer.status().as_u16(), limit);
+                return self.paged(answer, forward.target.page_set(), &head.headers);
             }
             let answer = self.attempt(head, &common, &forward, &mut run, &mut record).await;
             record.tried(&run.effort, answer.as_ref().map(Response::status).map_err(|error| error.reason()));
@@ -302,7 +305,7 @@ impl Client {
             run.tried.clear();
             plan = self.plan(head, host, kind, &run.tried, false);
         }
-        self.admit(plan?, head, host, failed.grant.as_ref()).await.ok()?
+        self.admit(plan?, head, host, failed.grant.as_ref(), run.deadline).await.ok()?
     }
 
     async fn pass_on(
@@ -384,7 +387,7 @@ impl Client {
 }
 
 impl Forward {
-    fn tries(&self) -> Option<&Tries> {
+    pub(super) fn tries(&self) -> Option<&Tries> {
         self.target.options.tries.as_deref()
     }
 

@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use super::access;
 use crate::limit::{Buckets, Pace};
 use crate::route::{Limits, Rate, RateKey};
-use crate::upstream::{OnRoute, Permit, RouteState, TargetState};
+use crate::upstream::{Full, OnRoute, Permit, RouteState, TargetState};
 
 /// Takes a token for the request; or gives the time until there is one.
 pub(super) fn rate(
@@ -53,7 +53,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// Takes what is needed for a try at this target, and waits for it in the queue if there is one. An error is the name
-    /// of the option that is to blame.
+    /// of the option that is to blame: [`TIMEOUT`] if the deadline has come while there was still room to wait.
     pub(super) async fn take(
         &mut self,
         limits: &Limits,
@@ -69,12 +69,19 @@ impl Held {
         if let Some(limit) = limits.in_flight {
             let place = target.endpoint.clone();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(tokio::time::Instant::now()));
-            let patience = left.map_or(limits.patience, |left| left.min(limits.patience));
-            self.permit = Some(place.enter(limit, limits.pending, patience).await.map_err(|full| full.name())?);
+            let short = left.filter(|left| *left <= limits.patience);
+            let entered = place.enter(limit, limits.pending, short.unwrap_or(limits.patience)).await;
+            self.permit = Some(entered.map_err(|full| match full {
+                Full::Waited if short.is_some() => TIMEOUT,
+                full => full.name(),
+            })?);
         }
         Ok(())
     }
 }
+
+/// The option for all the time that a request may take.
+pub(super) const TIMEOUT: &str = "timeout";
 
 /// Since the process began.
 fn nanos() -> u64 {

@@ -53,7 +53,7 @@ use crate::metrics::{Metrics, OpenWebSocket, Shard};
 use crate::net::{Peer, Supplies};
 use crate::proxy::Config;
 use crate::route::{LiveTable, Options, Redirect, Route, Snapshot, Table, Target, path};
-use crate::upstream::{Inbound, Pools, RouteState, TargetState, Upgraded};
+use crate::upstream::{self, Inbound, Pools, RouteState, TargetState, Upgraded};
 
 /// What all requests of one worker share. Never leaves its thread.
 pub struct Worker {
@@ -160,6 +160,15 @@ impl Plan {
     fn answer(response: Response<Body>) -> Self {
         Self::Answer(Box::new(response))
     }
+
+    /// `timeout` of the target: for everything from here to the end of the response.
+    fn total(&self) -> Option<std::time::Duration> {
+        match self {
+            Plan::Forward(forward) => forward.tries()?.total,
+            Plan::Guarded { plan, .. } => plan.total(),
+            Plan::Redirect { .. } | Plan::Answer(_) => None,
+        }
+    }
 }
 
 /// A request, where it is looked for, and the table that it is looked for in.
@@ -261,9 +270,10 @@ impl Client {
         let Some(plan) = self.plan(&head, host, kind, &[], true) else {
             return self.no_route(&head, host, kind);
         };
-        match self.admit(plan, &head, host, None).await {
+        let end = plan.total().map(|total| tokio::time::Instant::now() + total);
+        match self.admit(plan, &head, host, None, end).await {
             Ok(Some(forward)) => {
-                let asked = forward::Asked { head: &mut head, body, present, host, kind, deadline };
+                let asked = forward::Asked { head: &mut head, body, present, host, kind, deadline, end };
                 let response = self.forward(asked, forward, facts.take()).await;
                 give_map(head.headers);
                 response
@@ -273,13 +283,15 @@ impl Client {
         }
     }
 
-    /// Asks the schemes of the plan, unless they have let this request in already. Gives our own answer if there is one.
+    /// Asks the schemes of the plan until `end`, unless they have let this request in already. Gives our own answer if
+    /// there is one.
     async fn admit(
         &self,
         plan: Plan,
         head: &Parts,
         host: &str,
         granted: Option<&(String, auth::Grant)>,
+        end: Option<tokio::time::Instant>,
     ) -> Result<Option<Forward>, Box<Response<Body>>> {
         let worker = &*self.worker;
         let (plan, grant) = match plan {
@@ -296,12 +308,20 @@ impl Client {
                             peer: &self.peer,
                             pools: &worker.pools,
                         };
-                        let grant =
-                            Box::pin(worker.auth.check(&schemes, &asked)).await.map_err(|refusal| match refusal {
-                                // The words of another service stay its own.
-                                refusal @ auth::Refusal::Answer(_) => Box::new(answer::unauthorized(refusal)),
-                                refusal => Box::new(self.paged(answer::unauthorized(refusal), &pages, &head.headers)),
-                            })?;
+                        let check = Box::pin(worker.auth.check(&schemes, &asked));
+                        let checked = match end {
+                            None => Some(check.await),
+                            Some(end) => tokio::time::timeout_at(end, check).await.ok(),
+                        };
+                        let paged = |answer| Box::new(self.paged(answer, &pages, &head.headers));
+                        let Some(checked) = checked else {
+                            return Err(paged(answer::failed(&upstream::Error::TryTimeout)));
+                        };
+                        let grant = checked.map_err(|refusal| match refusal {
+                            // The words of another service stay its own.
+                            refusal @ auth::Refusal::Answer(_) => Box::new(answer::unauthorized(refusal)),
+                            refusal => paged(answer::unauthorized(refusal)),
+                        })?;
                         (schemes, grant)
                     }
                 };
